@@ -1,0 +1,137 @@
+"""Every error that a user can meet, and the exit code that each one stands for.
+
+    DriftError                        2  the user's input is wrong
+      ProtocolError                   2  a protocol, its lock, a stream or a follow-up file
+        LockMismatch                  2  the content is not what was frozen
+      ConfigError                     2  drift.toml, an option or an environment variable
+      StoreError                      2  a store that cannot be read or written as asked
+        StoreBusy                     2  another campaign holds the store
+      NotComparable                   2  two figures that must not be set against each other
+      FetchError                      2  a model could not be fetched
+      Inconclusive                    3  measured, and the data do not decide
+      NotMeasured                     4  a figure that was asked for does not exist
+      EngineError                     5  an engine failed
+        EngineMissing                 5  its library is not installed
+        LayoutMismatch                5  its library is not the one the binding was written for
+        ModelFileError                5  a weight file is missing, cut short or of another kind than declared
+        ContextOverflow               5  a window is longer than the engine's context
+        NonFiniteLogits               5  NaN or infinity where a logit was expected
+        EngineDied                    5  its process ended before its work did
+        SameRows                      5  two arms that must differ gave the same bytes: the switch did nothing
+
+A message is one line: what happened, where, what was expected, what to do next.
+"""
+
+from __future__ import annotations
+
+
+class DriftError(Exception):
+    """Root of the tree. ``str(error)`` is the one line that a user sees.
+
+    Parts are keyword arguments so that no message forgets one: ``where`` (file and key, arm, window, position),
+    ``expected`` and ``todo`` (what to do next).
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str = "", expected: str = "", todo: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.expected = expected
+        self.todo = todo
+        super().__init__(self.line())
+
+    def line(self) -> str:
+        parts = [f"{self.where}: {self.what}" if self.where else self.what]
+        if self.expected:
+            parts.append(f"expected {self.expected}")
+        if self.todo:
+            parts.append(self.todo)
+        return "; ".join(" ".join(part.split()) for part in parts)
+
+    def __reduce__(self):
+        return (_rebuild, (type(self), self.what, self.where, self.expected, self.todo))
+
+
+def _rebuild(kind: type[DriftError], what: str, where: str, expected: str, todo: str) -> DriftError:
+    return kind(what, where=where, expected=expected, todo=todo)
+
+
+class ProtocolError(DriftError):
+    """A protocol, its lock, a stream or a follow-up file is wrong."""
+
+
+class LockMismatch(ProtocolError):
+    """The content of a protocol is not what its lock froze."""
+
+
+class ConfigError(DriftError):
+    """``drift.toml``, an option or an environment variable is wrong."""
+
+
+class StoreError(DriftError):
+    """A store cannot be read or written as asked."""
+
+
+class StoreBusy(StoreError):
+    """Another campaign holds the store."""
+
+
+class NotComparable(DriftError):
+    """Two figures that must not be set against each other."""
+
+
+class FetchError(DriftError):
+    """A model could not be fetched."""
+
+
+class Inconclusive(DriftError):
+    """Measured, and the data do not decide."""
+
+    exit_code = 3
+
+
+class NotMeasured(DriftError):
+    """A figure that was asked for does not exist."""
+
+    exit_code = 4
+
+
+class EngineError(DriftError):
+    """An engine failed."""
+
+    exit_code = 5
+
+
+class EngineMissing(EngineError):
+    """The engine's library is not installed."""
+
+
+class LayoutMismatch(EngineError):
+    """The engine's library is not the one that the binding was written for."""
+
+
+class ModelFileError(EngineError):
+    """A weight file is missing, cut short, or of another kind than the protocol declares."""
+
+
+class ContextOverflow(EngineError):
+    """A window is longer than the engine's context."""
+
+
+class NonFiniteLogits(EngineError):
+    """NaN or infinity where a logit was expected."""
+
+
+class EngineDied(EngineError):
+    """The engine's process ended before its work did."""
+
+
+class SameRows(EngineError):
+    """Two arms that the protocol says differ gave the same bytes: the switch did nothing."""
+
+
+def by_name(name: str) -> type[DriftError]:
+    """The class of that name, for an error that crossed a process boundary; ``EngineError`` when there is none."""
+    kind = globals().get(name)
+    return kind if isinstance(kind, type) and issubclass(kind, DriftError) else EngineError

@@ -1,0 +1,270 @@
+"""What a protocol file may say, as frozen pydantic models (schema ``drift.protocol/1``).
+
+Everything that changes a number is here. Nothing that differs from one machine to the next is: paths, addresses,
+keys and thread counts belong to ``drift.toml``.
+
+All spans are half-open ``[from, to)`` and count positions of the window's stream: position ``t`` is the prediction of
+``tokens[t]`` from ``tokens[:t]``. Position 0 has no prediction and is never scored.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA = "drift.protocol/1"
+STREAM_SCHEMA = "drift.stream/1"
+FOLLOW_UP_SCHEMA = "drift.followups/1"
+
+RANGE_KINDS = (
+    "prose",
+    "code",
+    "cli",
+    "sql",
+    "tool-call",
+    "multi-tool",
+    "recovery",
+    "architecture",
+    "json",
+    "literal-copy",
+)
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+RangeKind = Literal[
+    "prose", "code", "cli", "sql", "tool-call", "multi-tool", "recovery", "architecture", "json", "literal-copy"
+]
+Role = Literal["prompt", "generated"]
+KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_0", "q5_1", "q4_0", "q4_1", "iq4_nl"]
+PathShape = Literal["prefill", "decode"]
+
+
+class Part(BaseModel):
+    """Common settings: frozen, and an unknown key is an error rather than a silent no-op."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Dictionary(Part):
+    """The token dictionary that every arm must share."""
+
+    size: Annotated[int, Field(ge=2)]
+    """Number of tokenizer entries; columns beyond it are padding and are dropped."""
+    sha256: Digest
+    """SHA-256 over, for each id in order, u32 little-endian byte length then the token's bytes."""
+
+
+class Seeds(Part):
+    """One seed for each thing that is drawn."""
+
+    bootstrap: Annotated[int, Field(ge=0)]
+    roots: Annotated[int, Field(ge=0)] = 0
+    rollouts: Annotated[int, Field(ge=0)] = 0
+    sampling: Annotated[int, Field(ge=0)] = 0
+
+
+class Capture(Part):
+    """How rows are taken."""
+
+    top_k: Annotated[int, Field(ge=1, le=1024)] = 64
+    path_shape: PathShape = "prefill"
+    full_vocabulary: Literal["yes", "ranges", "no"] = "yes"
+    context_tokens: Annotated[int, Field(ge=8)] = 2048
+    """Context that every arm's engine is opened with."""
+    batch: Annotated[int, Field(ge=1)] = 2048
+    """Logical batch in tokens."""
+    micro_batch: Annotated[int, Field(ge=1)] = 512
+    """Physical batch in tokens; another value is another geometry of the same weights."""
+
+
+class Intervals(Part):
+    """How uncertainty is computed; see METRICS, Intervals."""
+
+    cluster: Literal["document", "window", "prompt"] = "document"
+    resamples: Annotated[int, Field(ge=100, le=100_000)] = 5000
+    confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
+    block_tokens: Annotated[int, Field(ge=1)] = 16
+
+
+class History(Part):
+    """Buckets of history length."""
+
+    buckets: tuple[Annotated[int, Field(ge=1)], ...] = (256, 1024, 2047, 8191, 16383, 65535)
+    """Inclusive upper ends in tokens; a last open bucket follows."""
+    depth_tokens: Annotated[int, Field(ge=1)] = 8192
+    """Width of a depth bucket."""
+
+
+class Bands(Part):
+    """Bands of the reference's confidence p1."""
+
+    uncertain_below: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    strong_from: Annotated[float, Field(gt=0, le=1)] = 0.9
+
+
+class Verdict(Part):
+    """The rule that sets a candidate against a floor."""
+
+    margin: Annotated[float, Field(ge=0)] = 1.0
+    """In multiples of the floor's mean."""
+
+
+class Panel(Part):
+    """Windows that are scored under one rule."""
+
+    name: Name
+    title: str
+    role: Role
+    """``prompt``: authored text; ``generated``: text that the reference wrote."""
+
+
+class Window(Part):
+    """One token stream and which of its positions are scored."""
+
+    name: Name
+    panel: Name
+    document: Name
+    """The cluster when intervals resample documents."""
+    title: str
+    stream: str
+    """Path of the stream file, relative to the protocol file."""
+    scored: tuple[tuple[int, int], ...]
+    """Half-open spans, in order, that do not overlap."""
+
+
+class Range(Part):
+    """A labelled span of scored positions of one window."""
+
+    name: Name
+    window: Name
+    kind: RangeKind
+    start: Annotated[int, Field(alias="from", ge=1)]
+    end: Annotated[int, Field(alias="to", ge=2)]
+    label: str = ""
+
+
+class Outlier(Part):
+    """A window that is reported separately, declared before any result."""
+
+    window: Name
+    reason: Annotated[str, Field(min_length=10)]
+
+
+class Settings(Part):
+    """Engine settings of an arm; what is absent is the capture's or the engine's default."""
+
+    flash_attention: Literal["on", "off"] = "on"
+    batch: Annotated[int, Field(ge=1)] | None = None
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """Only where the thread count is the variable; otherwise the machine's ``drift.toml`` decides."""
+    path_shape: PathShape | None = None
+
+
+class Arm(Part):
+    """One configuration under test, described by facets."""
+
+    name: Name
+    role: Literal["reference", "candidate", "follow-up"]
+    title: str = ""
+    derivative: Name
+    """Which edit of the base model: ``stock`` or the name of a derivative."""
+    weights: Name
+    """Declared weight type (``f16``, ``q8_0``, …); a file of another dominant type is refused."""
+    kv: KVType = "f16"
+    """Type of both K and V in the cache."""
+    engine: Literal["llama_cpp"] = "llama_cpp"
+    settings: Settings = Settings()
+
+
+class Floor(Part):
+    """An arm against itself."""
+
+    name: Name
+    arm: Name
+    kind: Literal["launch", "geometry"]
+    rows: Literal["identical", "differ", "report"] = "report"
+    """What must be seen: ``identical`` and ``differ`` turn the other outcome into an error."""
+    settings: Settings | None = None
+    """The changed geometry; absent for a plain second launch."""
+    windows: tuple[Name, ...] = ()
+    """Subset on which it is run; empty means all."""
+
+
+class Supersedes(Part):
+    """Which protocol this one replaces, for an amendment."""
+
+    name: Name
+    version: Annotated[int, Field(ge=1)]
+    sha256: Digest
+    changed: Annotated[str, Field(min_length=10)]
+    why: Annotated[str, Field(min_length=10)]
+    results_existed: bool
+
+
+class Protocol(Part):
+    """A whole protocol file."""
+
+    schema_: Annotated[Literal["drift.protocol/1"], Field(alias="schema")]
+    name: Name
+    version: Annotated[int, Field(ge=1)]
+    title: str
+    question: str
+    notes: tuple[str, ...] = ()
+    """Sentences that every report and view shows (for instance what the stock weights really are)."""
+    dictionary: Dictionary
+    seeds: Seeds
+    capture: Capture = Capture()
+    intervals: Intervals = Intervals()
+    history: History = History()
+    bands: Bands = Bands()
+    verdict: Verdict = Verdict()
+    panels: tuple[Panel, ...]
+    windows: tuple[Window, ...]
+    ranges: tuple[Range, ...]
+    outliers: tuple[Outlier, ...] = ()
+    arms: tuple[Arm, ...]
+    floors: tuple[Floor, ...] = ()
+    supersedes: Supersedes | None = None
+
+    @property
+    def reference(self) -> Arm:
+        """The one arm of role ``reference`` (loading guarantees that there is exactly one)."""
+        return next(arm for arm in self.arms if arm.role == "reference")
+
+    @property
+    def outlier_windows(self) -> frozenset[str]:
+        return frozenset(outlier.window for outlier in self.outliers)
+
+    def window(self, name: str) -> Window:
+        return next(window for window in self.windows if window.name == name)
+
+    def panel(self, name: str) -> Panel:
+        return next(panel for panel in self.panels if panel.name == name)
+
+
+class FollowUps(Part):
+    """Arms outside a frozen protocol, in a file of their own: the protocol's digest stays as it is."""
+
+    schema_: Annotated[Literal["drift.followups/1"], Field(alias="schema")]
+    protocol: Name
+    protocol_sha256: Digest
+    arms: tuple[Arm, ...]
+
+
+class Stream(Part):
+    """A token stream file: ids, the text beside them, and where it came from."""
+
+    schema_: Annotated[Literal["drift.stream/1"], Field(alias="schema")]
+    name: Name
+    tokens: tuple[Annotated[int, Field(ge=0)], ...]
+    text: str
+    """The tokens' bytes decoded as UTF-8, special tokens included."""
+    source: Literal["authored", "generated"]
+    prompt_tokens: Annotated[int, Field(ge=0)] = 0
+    """Leading tokens that the reference was given; 0 for an authored text."""
+    recorded: dict[str, str | int | float] = {}
+    """How a generated stream was made: weights digest, engine, seed, temperature."""
+    tools: tuple[dict, ...] = ()
+    """JSON schemas of the tools that the text may call."""

@@ -1,0 +1,58 @@
+"""What a tracking store holds of a campaign, as plain data: no MLflow here, so pages and reports can share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRecord:
+    """One child run: a candidate, a floor or a follow-up against the reference."""
+
+    run_id: str
+    arm: str
+    title: str
+    role: str
+    """``candidate``, ``floor`` or ``follow-up``."""
+    complete: bool
+    """The tag that says *complete* was written, last of all."""
+    derivative: str
+    weights: str
+    """Declared label; ``weights_observed`` is what the file's tensor types say."""
+    weights_observed: str
+    kv: str
+    hardware: str
+    engine: str
+    settings: str
+    """Canonical JSON of what differs from the defaults."""
+    capture_id: str
+    weight_bytes: int | None
+    """Size of the weight file."""
+    floor_kind: str = ""
+    rows_expected: str = ""
+    """For a floor: ``identical``, ``differ`` or ``report``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignRecord:
+    """One parent run: an execution of a protocol."""
+
+    run_id: str
+    experiment: str
+    """The protocol's name."""
+    protocol_name: str
+    protocol_version: int
+    protocol_sha256: str
+    draft: bool
+    """True when the protocol was not frozen."""
+    complete: bool
+    status: str
+    started_ms: int
+    reference: str
+    reference_capture_id: str
+    title: str
+    question: str
+    notes: tuple[str, ...]
+    outliers: tuple[tuple[str, str], ...]
+    """(window, reason), declared in the protocol."""
+    arms: tuple[ArmRecord, ...] = field(default=())
