@@ -1,0 +1,300 @@
+"""llama.cpp in-process: full-vocabulary logits at any position, prefill and decode geometry, every KV type."""
+
+from __future__ import annotations
+
+import ctypes as c
+import functools
+import platform
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drift_runs.engines import llama_cpp_binding as binding
+from drift_runs.engines.base import Capabilities, EngineIdentity, EngineSettings, ScoredBlock
+from drift_runs.errors import ConfigError, ContextOverflow, EngineError, ModelFileError
+
+_log_lines: list[str] = []
+
+
+@binding.LOG_CALLBACK
+def _keep_log(level: int, text: bytes, _data: object) -> None:
+    # The library writes to stderr by default, over the progress line; kept so that an error can quote it.
+    if level >= 3 and text.strip():
+        _log_lines.append(text.decode("utf-8", "replace").strip())
+        del _log_lines[:-20]
+
+
+def _last_log() -> str:
+    return _log_lines[-1] if _log_lines else "the library gave no reason"
+
+
+@functools.cache
+def _library() -> c.CDLL:
+    library = binding.load_library()
+    library.llama_log_set(_keep_log, None)
+    library.llama_backend_init()
+    return library
+
+
+def identity() -> EngineIdentity:
+    """What this engine is on this machine; opens no model."""
+    library = _library()
+    features = " ".join(library.llama_print_system_info().decode().split())
+    return EngineIdentity(
+        engine="llama_cpp",
+        build=f"{binding.WHEEL} {binding.WHEEL_VERSION}",
+        backend="cpu",
+        hardware=f"{processor_name()}; {features.strip(' |')}",
+    )
+
+
+def processor_name() -> str:
+    """Processor model as the system reports it, with the instruction sets that kernels are chosen by."""
+    name, flags = platform.processor() or platform.machine(), ""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                name = value.strip()
+            if key.strip() in ("flags", "Features"):
+                kept = {
+                    flag
+                    for flag in value.split()
+                    if flag.startswith(("avx", "amx", "fma", "f16c", "sse4", "asimd", "sve", "i8mm", "bf16"))
+                }
+                flags = " ".join(sorted(kept))
+                break
+    return f"{platform.machine()} {name} [{flags}]" if flags else f"{platform.machine()} {name}"
+
+
+class LlamaCpp:
+    """One model with one context. Not safe for use by several threads at once."""
+
+    def __init__(self, model_file: Path, settings: EngineSettings) -> None:
+        self._model: int | None = None
+        self._context: int | None = None
+        self.model_file = Path(model_file)
+        self.settings = settings
+        self._library = _library()
+        if settings.kv not in binding.GGML_TYPES:
+            raise ConfigError(
+                f"unknown KV type {settings.kv!r}", where="kv", expected=f"one of {', '.join(binding.GGML_TYPES)}"
+            )
+        if settings.kv not in ("f32", "f16", "bf16") and settings.flash_attention == "off":
+            raise ConfigError(
+                f"a {settings.kv} V cache needs flash attention",
+                where="settings.flash_attention",
+                expected="'on' with a quantised KV cache",
+            )
+        if not self.model_file.is_file():
+            raise ModelFileError(
+                "no such file",
+                where=str(model_file),
+                expected="a GGUF model",
+                todo="correct the path in drift.toml",
+            )
+        self._model = self._open_model()
+        self._vocab = self._library.llama_model_get_vocab(self._model)
+        self._size = int(self._library.llama_vocab_n_tokens(self._vocab))
+        self._context = self._open_context()
+        self._memory = self._library.llama_get_memory(self._context)
+        self._used = 0
+
+    def _open_model(self) -> int:
+        params = self._library.llama_model_default_params()
+        params.n_gpu_layers = 0
+        model = self._library.llama_model_load_from_file(str(self.model_file).encode(), params)
+        if not model:
+            raise ModelFileError(
+                f"llama.cpp cannot load it: {_last_log()}",
+                where=str(self.model_file),
+                expected="a whole GGUF file of a supported architecture",
+                todo="fetch or make it again",
+            )
+        return model
+
+    def _open_context(self) -> int:
+        settings = self.settings
+        params = self._library.llama_context_default_params()
+        params.n_ctx = settings.context_tokens
+        params.n_batch = min(settings.batch, settings.context_tokens)
+        params.n_ubatch = min(settings.micro_batch, params.n_batch)
+        params.n_threads = params.n_threads_batch = settings.threads
+        params.type_k = params.type_v = binding.GGML_TYPES[settings.kv]
+        params.flash_attn_type = binding.FLASH_ATTENTION[settings.flash_attention]
+        context = self._library.llama_init_from_model(self._model, params)
+        if not context:
+            raise EngineError(
+                f"llama.cpp cannot open a context: {_last_log()}",
+                where=str(self.model_file),
+                todo="check KV type, flash attention and memory",
+            )
+        granted = self._library.llama_n_ubatch(context)
+        if granted != params.n_ubatch:
+            raise EngineError(
+                f"micro-batch {granted} was granted",
+                where=str(self.model_file),
+                expected=f"{params.n_ubatch}, as the protocol says",
+            )
+        return context
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return identity()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            full_vocabulary=True,
+            largest_top_k=None,
+            path_shapes=("prefill", "decode"),
+            token_ids=True,
+            continues=True,
+        )
+
+    @property
+    def dictionary_size(self) -> int:
+        return self._size
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return int(self._library.llama_model_n_params(self._model))
+
+    def token_bytes(self) -> list[bytes]:
+        """The bytes of each id; control tokens by their name, as they are written in a text."""
+        piece = c.create_string_buffer(512)
+        table = []
+        for token in range(self._size):
+            length = self._library.llama_token_to_piece(self._vocab, token, piece, len(piece), 0, True)
+            if length < 0:
+                piece = c.create_string_buffer(-length)
+                length = self._library.llama_token_to_piece(self._vocab, token, piece, len(piece), 0, True)
+            table.append(piece.raw[:length])
+        return table
+
+    def tokenize(self, text: str, *, special: bool = True) -> list[int]:
+        """Ids of ``text`` without an automatic BOS; ``special``: control tokens in it are recognised."""
+        data = text.encode("utf-8")
+        room = len(data) + 8
+        buffer = (c.c_int32 * room)()
+        count = self._library.llama_tokenize(self._vocab, data, len(data), buffer, room, False, special)
+        if count < 0:
+            raise EngineError(f"the tokenizer asks for {-count} ids", where=str(self.model_file))
+        return list(buffer[:count])
+
+    def ends_generation(self, token: int) -> bool:
+        """True for an end-of-turn or end-of-text token."""
+        return bool(self._library.llama_vocab_is_eog(self._vocab, token))
+
+    def score(self, tokens: Sequence[int], positions: Sequence[int]) -> Iterator[ScoredBlock]:
+        """See ``Engine.score``. The last token is never evaluated: nothing is predicted from it."""
+        wanted = np.asarray(positions, dtype=np.int32)
+        if wanted.size == 0:
+            return
+        if wanted[0] < 1 or wanted[-1] >= len(tokens) or np.any(np.diff(wanted) <= 0):
+            raise ConfigError(
+                f"positions {wanted[0]}..{wanted[-1]} of {len(tokens)} tokens",
+                expected="ascending positions from 1 to the last token",
+            )
+        self._check_room(int(wanted[-1]))
+        self.reset()
+        history = np.asarray(tokens[: int(wanted[-1])], dtype=np.int32)
+        is_output = np.zeros(len(history), dtype=bool)
+        is_output[wanted - 1] = True
+        step = 1 if self.settings.path_shape == "decode" else self.settings.batch
+        for begin in range(0, len(history), step):
+            part = history[begin : begin + step]
+            outputs = is_output[begin : begin + step]
+            self._decode(part, outputs)
+            rows = np.flatnonzero(outputs)
+            if rows.size:
+                block = self._library.llama_get_logits(self._context)
+                if not block:
+                    raise EngineError("no logits were returned", where=f"position {begin + int(rows[0]) + 1}")
+                logits = np.ctypeslib.as_array(block, shape=(rows.size, self._size))
+                yield ScoredBlock((rows + begin + 1).astype(np.int32), logits)
+
+    def start(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        self._check_room(len(tokens))
+        self.reset()
+        history = np.asarray(tokens, dtype=np.int32)
+        for begin in range(0, len(history), self.settings.batch):
+            part = history[begin : begin + self.settings.batch]
+            outputs = np.zeros(len(part), dtype=bool)
+            outputs[-1] = begin + len(part) == len(history)
+            self._decode(part, outputs)
+        return self._last_row()
+
+    def append(self, token: int) -> NDArray[np.float32]:
+        self._check_room(self._used + 1)
+        self._decode(np.asarray([token], dtype=np.int32), np.ones(1, dtype=bool))
+        return self._last_row()
+
+    def reset(self) -> None:
+        """Forget the history; the cache's bytes are cleared too, so that a stale cell can change nothing."""
+        self._library.llama_memory_clear(self._memory, True)
+        self._used = 0
+
+    def _last_row(self) -> NDArray[np.float32]:
+        row = self._library.llama_get_logits_ith(self._context, -1)
+        if not row:
+            raise EngineError("no logits were returned", where=f"position {self._used}")
+        return np.ctypeslib.as_array(row, shape=(self._size,)).copy()
+
+    def _check_room(self, count: int) -> None:
+        if count > self.settings.context_tokens:
+            raise ContextOverflow(
+                f"{count} tokens do not fit",
+                where=f"engine llama_cpp, {self.model_file.name}",
+                expected=f"at most {self.settings.context_tokens} (capture.context_tokens)",
+                todo="raise capture.context_tokens in a new version of the protocol or shorten the window",
+            )
+
+    def _decode(self, part: NDArray[np.int32], outputs: NDArray[np.bool_]) -> None:
+        count = len(part)
+        token = np.ascontiguousarray(part)
+        if count and (token.min() < 0 or token.max() >= self._size):
+            raise ConfigError(f"a token id lies outside the dictionary of {self._size}", where=self.model_file.name)
+        position = np.arange(self._used, self._used + count, dtype=np.int32)
+        sequences = np.ones(count, dtype=np.int32)
+        zero = (c.c_int32 * 1)(0)
+        sequence_ids = (c.POINTER(c.c_int32) * count)(*([c.cast(zero, c.POINTER(c.c_int32))] * count))
+        flags = outputs.astype(np.int8)
+
+        def pointer(array: NDArray, kind: type) -> object:
+            return array.ctypes.data_as(c.POINTER(kind))
+
+        batch = binding.Batch(
+            count,
+            pointer(token, c.c_int32),
+            None,
+            pointer(position, c.c_int32),
+            pointer(sequences, c.c_int32),
+            sequence_ids,
+            pointer(flags, c.c_int8),
+        )
+        code = self._library.llama_decode(self._context, batch)
+        if code != 0:
+            raise EngineError(
+                f"llama_decode returned {code}: {_last_log()}",
+                where=f"{self.model_file.name}, positions {self._used} to {self._used + count}",
+            )
+        self._used += count
+
+    def close(self) -> None:
+        if self._context:
+            self._library.llama_free(self._context)
+            self._context = None
+        if self._model:
+            self._library.llama_model_free(self._model)
+            self._model = None
+
+    def __enter__(self) -> LlamaCpp:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
