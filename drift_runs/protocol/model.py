@@ -183,9 +183,11 @@ class Floor(Part):
 
     name: Name
     arm: Name
-    kind: Literal["launch", "geometry"]
+    kind: Literal["pass", "launch", "geometry"]
+    """``pass``: again in the same engine process; ``launch``: in a fresh one; ``geometry``: another execution."""
     rows: Literal["identical", "differ", "report"] = "report"
-    """What must be seen: ``identical`` and ``differ`` turn the other outcome into an error."""
+    """What must be seen. ``identical``: any other row is shown as determinism refuted. ``differ``: identical rows are
+    an error, because then the changed setting did nothing."""
     settings: Settings | None = None
     """The changed geometry; absent for a plain second launch."""
     windows: tuple[Name, ...] = ()

@@ -1,0 +1,85 @@
+"""What a GGUF file really holds: its digest and its tensor types. A file's name proves nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from drift_runs.errors import EngineMissing, ModelFileError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsFile:
+    """Facts read from a weight file."""
+
+    path: Path
+    sha256: str
+    size_bytes: int
+    types: tuple[tuple[str, int], ...]
+    """(tensor type in lower case, number of weights), most weights first."""
+
+    @property
+    def dominant(self) -> str:
+        """The type that most weights have: the facet ``weights``."""
+        return self.types[0][0]
+
+    @property
+    def label(self) -> str:
+        """For example ``q4_0 79%, q8_0 21%``; types under half a percent are left out."""
+        total = sum(count for _, count in self.types)
+        return ", ".join(f"{name} {count / total:.0%}" for name, count in self.types if count / total >= 0.005)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def inspect(path: Path) -> WeightsFile:
+    """Read digest and tensor types.
+
+    Raises
+    ------
+    ModelFileError
+        missing, or no whole GGUF file.
+    """
+    if not path.is_file():
+        raise ModelFileError(
+            "no such file", where=str(path), expected="a GGUF model", todo="correct the path in drift.toml"
+        )
+    reader = open_reader(path)
+    counts: Counter[str] = Counter()
+    end = 0
+    for tensor in reader.tensors:
+        counts[tensor.tensor_type.name.lower()] += int(tensor.n_elements)
+        end = max(end, int(tensor.data_offset) + int(tensor.n_bytes))
+    size = path.stat().st_size
+    if not counts or end > size:
+        raise ModelFileError(
+            f"the file is cut short: {size} bytes",
+            where=str(path),
+            expected=f"{end} bytes by its own table of tensors",
+            todo="fetch or make it again",
+        )
+    types = tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    return WeightsFile(path=path, sha256=file_sha256(path), size_bytes=size, types=types)
+
+
+def open_reader(path: Path):
+    """``gguf.GGUFReader`` of a file, with errors that say what is wrong with it."""
+    try:
+        import gguf
+    except ImportError:
+        raise EngineMissing(
+            "the package gguf is not installed", todo="install it with: pip install 'drift-runs[llama-cpp]'"
+        ) from None
+    try:
+        return gguf.GGUFReader(path)
+    except (ValueError, IndexError, KeyError, OSError, OverflowError) as error:
+        # The reader indexes into a memory map: what is not GGUF, or ends early, fails in one of these ways.
+        raise ModelFileError(
+            f"not a readable GGUF file: {error}", where=str(path), todo="fetch or make it again"
+        ) from None
