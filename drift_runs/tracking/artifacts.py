@@ -1,0 +1,83 @@
+"""Files of a run: what they are called, where they go, and the check of each table that is stored or read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from drift_runs import schema
+from drift_runs.errors import StoreError
+from drift_runs.tracking import names, uris
+
+ARTIFACT_ROOT_VARIABLE = "DRIFT_ARTIFACT_ROOT"
+FIGURES_FILE = "summary/figures.parquet"
+DETERMINISM_FILE = "summary/determinism.parquet"
+METRIC_NAMES_FILE = "summary/metric_names.json"
+PROTOCOL_TEXT_FILE = "protocol/protocol.toml"
+PROTOCOL_JSON_FILE = "protocol/protocol.json"
+LOCK_FILE = "protocol/lock.json"
+ROWS_FOLDER = "rows"
+
+
+def read_table(path: Path, wanted: pa.Schema, run_id: str) -> pa.Table:
+    """A Parquet file of a known schema version."""
+    try:
+        table = pq.read_table(path, partitioning=None)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(f"{path.name} cannot be read: {error}", where=f"run {run_id}") from error
+    found, known = schema.version_of(table.schema), schema.version_of(wanted)
+    if found != known:
+        raise StoreError(
+            f"{path.name} has the schema {found or 'none'!r}",
+            where=f"run {run_id}",
+            expected=known,
+            todo="read it with the version that wrote it",
+        )
+    return table.cast(wanted)
+
+
+def parquet_bytes(table: pa.Table, wanted: pa.Schema) -> bytes:
+    found, known = schema.version_of(table.schema), schema.version_of(wanted)
+    if found != known:
+        raise StoreError(f"a table of schema {found or 'none'!r} was to be stored", expected=known)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.cast(wanted), sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
+
+
+def rows_file(window: str) -> str:
+    return f"{ROWS_FOLDER}/{names.checked_component(window, 'window')}.parquet"
+
+
+def refuse_case_collisions(files: Iterable[str]) -> None:
+    """Two artifacts whose names differ in case only are one file on many machines."""
+    seen: dict[str, str] = {}
+    for name in files:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            raise StoreError(f"{other!r} and {name!r} would be one file", todo="rename one of the windows")
+
+
+def location_of(uri: str, artifact_root: str | Path | None) -> str | None:
+    """Where a new experiment's artifacts go; ``None`` when the server decides."""
+    kind = uris.scheme_of(uri)
+    if kind in uris.SERVER_SCHEMES or kind == "databricks":
+        return None
+    chosen = artifact_root or os.environ.get(ARTIFACT_ROOT_VARIABLE) or None
+    if chosen is None:
+        if kind != "sqlite":
+            raise StoreError(
+                "no place for artifacts is named",
+                where=uris.redacted(uri),
+                expected=f"{ARTIFACT_ROOT_VARIABLE}, for instance s3://bucket/prefix",
+            )
+        path = uris.sqlite_path(uri)
+        chosen = Path(path).absolute().parent / "mlartifacts" if path else None
+    if isinstance(chosen, str) and uris.scheme_of(chosen) not in ("", "file"):
+        return chosen.rstrip("/")
+    folder = uris.local_path(str(chosen))
+    return uris.file_uri(Path(folder).absolute()) if folder is not None else None

@@ -1,0 +1,492 @@
+"""Campaigns and comparisons in an MLflow tracking store: the only module that imports mlflow.
+
+One experiment a protocol name, a parent run a campaign, a child run a comparison. Every call names its run; there is no
+active run, because a bare ``start_run`` ends FINISHED even when an exception killed it. The tag ``drift.complete`` is
+written last of all, and a run without it is unfinished whatever its status says.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from drift_runs import schema
+from drift_runs.errors import StoreBusy, StoreError
+from drift_runs.tracking import artifacts, names, reach, stale, tags, uris
+from drift_runs.tracking.records import ArmRecord, CampaignRecord
+from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
+from drift_runs.tracking.uris import resolve_uri
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+__all__ = [
+    "CampaignFacts",
+    "ComparisonFacts",
+    "Found",
+    "Started",
+    "Tracker",
+    "initialise",
+    "list_campaigns",
+    "list_stale",
+    "load_determinism",
+    "load_figures",
+    "load_lock_text",
+    "load_protocol_json",
+    "load_protocol_text",
+    "load_rows",
+    "resolve_uri",
+]
+
+
+_PAGE = 1000
+_HEARTBEAT_EVERY_S = 30.0
+_REASON_CHARACTERS = 500
+
+_clients: dict[str, MlflowClient] = {}
+
+
+class Started(NamedTuple):
+    """A run to write to."""
+
+    run_id: str
+    resumed: bool
+    """A campaign: it existed and goes on. A comparison: never true for a new run."""
+    complete: bool
+    """Nothing is left to do: figures and rows are there."""
+
+
+class Found(NamedTuple):
+    """A campaign that exists."""
+
+    run_id: str
+    complete: bool
+
+
+class Tracker:
+    """Writes campaigns and comparisons to one store.
+
+    ``artifact_root`` says where artifacts go when the store has none of its own: a folder or an address such as
+    ``s3://bucket/prefix``. Without it ``DRIFT_ARTIFACT_ROOT`` counts, then ``mlartifacts`` beside a sqlite file; a
+    server decides itself.
+    """
+
+    def __init__(self, uri: str, artifact_root: str | Path | None = None) -> None:
+        self.uri = uri
+        self._artifact_root = artifact_root
+        self._beat_at_s: dict[str, float] = {}
+        initialise(uri, artifact_root)
+        self._client = _connect(uri, create=True)
+
+    def find_campaign(self, protocol_name: str, protocol_sha256: str, campaign_key: str) -> Found | None:
+        """The newest campaign of that protocol and key, an unfinished one before a complete one."""
+        with reach.asked(self.uri, "look for a campaign"):
+            experiment = self._client.get_experiment_by_name(protocol_name)
+            if experiment is None:
+                return None
+            runs = self._campaigns(experiment.experiment_id, protocol_sha256, campaign_key)
+        runs.sort(key=lambda run: tags.is_complete(run.data.tags))
+        return Found(runs[0].info.run_id, tags.is_complete(runs[0].data.tags)) if runs else None
+
+    def start_campaign(
+        self, facts: CampaignFacts, *, protocol_text: str, protocol_json: str, lock_text: str | None = None
+    ) -> Started:
+        """Start a campaign, or go on with the unfinished one of the same protocol digest and campaign key.
+
+        Protocol and lock are stored as artifacts either way. ``StoreBusy`` when its process is still at work.
+        """
+        wanted = tags.campaign_tags(facts)
+        params = tags.campaign_params(facts)
+        with reach.asked(self.uri, "start a campaign"), reach.locked(self.uri):
+            experiment_id = self._experiment(facts.protocol_name)
+            found = self._campaigns(experiment_id, facts.protocol_sha256, facts.campaign_key)
+            unfinished = [run for run in found if not tags.is_complete(run.data.tags)]
+            if unfinished:
+                run_id = unfinished[0].info.run_id
+                self._take_over(unfinished[0])
+                self._write(run_id, tags_=wanted, params=params)
+            else:
+                run_id = self._create(experiment_id, facts.protocol_name, wanted, params)
+        files = {
+            artifacts.PROTOCOL_TEXT_FILE: protocol_text.encode(),
+            artifacts.PROTOCOL_JSON_FILE: protocol_json.encode(),
+        }
+        if lock_text is not None:
+            files[artifacts.LOCK_FILE] = lock_text.encode()
+        self.log_files(run_id, files)
+        return Started(run_id, bool(unfinished), False)
+
+    def start_comparison(self, parent: str, facts: ComparisonFacts) -> Started:
+        """Start a comparison under its campaign.
+
+        A complete run of the same comparison id is handed back as it is (``complete``). An unfinished one is marked
+        superseded and deleted, because a half-written batch cannot be told from a whole one, and a new one starts.
+        """
+        wanted = tags.comparison_tags(facts, parent)
+        params = tags.comparison_params(facts)
+        with reach.asked(self.uri, "start a comparison"), reach.locked(self.uri):
+            experiment_id = self._client.get_run(parent).info.experiment_id
+            before = list(
+                _runs(
+                    self._client,
+                    [experiment_id],
+                    _is(tags.KIND_TAG, tags.COMPARISON),
+                    _is(tags.PARENT_TAG, tags.checked_identifier(parent, "run id")),
+                    _is(tags.COMPARISON_TAG, facts.comparison_id),
+                )
+            )
+            for run in before:
+                if tags.is_complete(run.data.tags):
+                    return Started(run.info.run_id, False, True)
+            for run in before:
+                self._refuse_when_alive(run)
+                self._client.set_tag(run.info.run_id, tags.SUPERSEDED_TAG, "true")
+                self._client.set_terminated(run.info.run_id, "KILLED")
+                self._client.delete_run(run.info.run_id)
+            run_id = self._create(experiment_id, facts.arm, wanted, params)
+        self.beat(parent)
+        return Started(run_id, False, False)
+
+    def log_figures(
+        self, run_id: str, figures: pa.Table, rows: Mapping[str, Path], determinism: pa.Table | None = None
+    ) -> None:
+        """Store what a comparison found: files first, then all metrics in one batch.
+
+        ``figures`` has the schema ``FIGURES``, ``determinism`` the schema ``DETERMINISM``; ``rows`` maps a window to
+        its comparison's Parquet file.
+        """
+        chosen = names.select(figures)
+        files: dict[str, bytes | Path] = {artifacts.FIGURES_FILE: artifacts.parquet_bytes(figures, schema.FIGURES)}
+        if determinism is not None:
+            files[artifacts.DETERMINISM_FILE] = artifacts.parquet_bytes(determinism, schema.DETERMINISM)
+        for window, path in rows.items():
+            files[artifacts.rows_file(window)] = Path(path)
+        names_text = json.dumps(chosen.display, ensure_ascii=False, sort_keys=True, indent=0)
+        files[artifacts.METRIC_NAMES_FILE] = names_text.encode()
+        self.log_files(run_id, files)
+        fits = len(names_text) <= tags.MAX_TAG_CHARACTERS
+        self._write(
+            run_id,
+            metrics=[(name, value, 0) for name, value in chosen.metrics.items()]
+            + [(point.name, point.value, point.step) for point in chosen.series],
+            tags_={tags.METRIC_NAMES_TAG: names_text if fits else f"see {artifacts.METRIC_NAMES_FILE}"},
+        )
+
+    def log_files(self, run_id: str, files: Mapping[str, bytes | Path]) -> None:
+        """Store artifacts: posix path inside the run to content or to a file on this machine."""
+        artifacts.refuse_case_collisions(files)
+        with reach.asked(self.uri, "store artifacts", run_id), tempfile.TemporaryDirectory(prefix="drift-") as folder:
+            for name, content in files.items():
+                target = Path(folder, name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if isinstance(content, bytes):
+                    target.write_bytes(content)
+                else:
+                    shutil.copyfile(content, target)
+            self._client.log_artifacts(run_id, folder)
+
+    def complete(self, run_id: str) -> None:
+        """Say that a run is finished and whole: the status first, the tag ``drift.complete`` last of all."""
+        with reach.asked(self.uri, "complete a run", run_id):
+            self._client.set_terminated(run_id, "FINISHED")
+            self._client.set_tag(run_id, tags.COMPLETE_TAG, "true")
+
+    def fail(self, run_id: str, reason: str) -> None:
+        """Say that a run failed and why, in one line of at most 500 characters."""
+        line = "".join(letter if letter.isprintable() else " " for letter in " ".join(reason.split()))
+        with reach.asked(self.uri, "mark a run as failed", run_id):
+            self._client.set_tag(run_id, tags.FAILED_TAG, line[:_REASON_CHARACTERS] or "no reason given")
+            self._client.set_terminated(run_id, "FAILED")
+
+    def beat(self, run_id: str) -> None:
+        """Give a sign of life; written at most every 30 seconds, so it may be called as often as one likes."""
+        now_s = time.time()
+        if now_s - self._beat_at_s.get(run_id, 0.0) >= _HEARTBEAT_EVERY_S:
+            with reach.asked(self.uri, "give a sign of life", run_id):
+                self._client.set_tag(run_id, stale.HEARTBEAT_TAG, f"{now_s:.0f}")
+            self._beat_at_s[run_id] = now_s
+
+    def _experiment(self, name: str) -> str:
+        """Id of the experiment, made when it is missing. Two processes may make it at once: the second finds it."""
+        from mlflow.exceptions import MlflowException
+
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
+            try:
+                return self._client.create_experiment(name, artifacts.location_of(self.uri, self._artifact_root))
+            except MlflowException:
+                experiment = self._client.get_experiment_by_name(name)
+                if experiment is None:
+                    raise
+        if experiment.lifecycle_stage != "active":
+            raise StoreError(
+                f"experiment {name!r} was deleted in MLflow",
+                where=uris.redacted(self.uri),
+                todo=f"'mlflow experiments restore -x {experiment.experiment_id}', or use another store",
+            )
+        return experiment.experiment_id
+
+    def _campaigns(self, experiment_id: str, protocol_sha256: str, campaign_key: str) -> list[Run]:
+        """Parent runs of that digest and key, newest first."""
+        return list(
+            _runs(
+                self._client,
+                [experiment_id],
+                _is(tags.KIND_TAG, tags.CAMPAIGN),
+                _is(tags.PROTOCOL_SHA256_TAG, tags.checked_identifier(protocol_sha256, "protocol digest")),
+                _is(tags.CAMPAIGN_KEY_TAG, tags.checked_identifier(campaign_key, "campaign key")),
+            )
+        )
+
+    def _create(self, experiment_id: str, name: str, wanted: dict[str, str], params: dict[str, str]) -> str:
+        owned = {**wanted, **stale.tags_of(stale.this_process(time.time()))}
+        run_id = self._client.create_run(experiment_id, tags=owned, run_name=name).info.run_id
+        self._write(run_id, params=params)
+        return run_id
+
+    def _take_over(self, run: Run) -> None:
+        self._refuse_when_alive(run)
+        self._client.update_run(run.info.run_id, status="RUNNING")
+        if tags.FAILED_TAG in run.data.tags:
+            self._client.delete_tag(run.info.run_id, tags.FAILED_TAG)
+        self._write(run.info.run_id, tags_=stale.tags_of(stale.this_process(time.time())))
+
+    def _refuse_when_alive(self, run: Run) -> None:
+        """``StoreBusy`` when another living process writes the run; a run that has ended is free to take."""
+        owner = stale.owner_of(run.data.tags)
+        state, reason = stale.state_of(owner, now_s=time.time())
+        if run.info.status != "RUNNING" or state != "alive" or _is_this_process(owner):
+            return
+        raise StoreBusy(
+            f"run {run.info.run_id} is being written: {reason}",
+            where=uris.redacted(self.uri),
+            todo="wait for it, or end that process and start again",
+        )
+
+    def _write(
+        self,
+        run_id: str,
+        *,
+        metrics: list[tuple[str, float, int]] | None = None,
+        params: dict[str, str] | None = None,
+        tags_: dict[str, str] | None = None,
+    ) -> None:
+        """One batch: single metrics cost 25 ms each."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        now_ms = int(time.time() * 1000)
+        with reach.asked(self.uri, "log a batch", run_id):
+            self._client.log_batch(
+                run_id,
+                metrics=[Metric(name, value, now_ms, step) for name, value, step in metrics or ()],
+                params=[Param(name, value) for name, value in (params or {}).items()],
+                tags=[RunTag(name, value) for name, value in (tags_ or {}).items()],
+            )
+
+
+def initialise(uri: str, artifact_root: str | Path | None = None) -> None:
+    """Create the store's schema, once and under a lock, before several processes write to it.
+
+    Several processes that each migrate a fresh database leave a half-built schema behind. Calling this again, or from
+    several processes at once, does no harm.
+    """
+    _connect(uri, create=True)
+    location = artifacts.location_of(uri, artifact_root)
+    folder = uris.local_path(location) if location else None
+    if folder is not None:
+        with reach.asked(uri, "make the folder for artifacts"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+
+
+def list_campaigns(uri: str) -> list[CampaignRecord]:
+    """Every campaign of the store with its arms, newest first, unfinished ones included and marked.
+
+    Pages through everything: a search of MLflow ends silently after its page.
+    """
+    client = _connect(uri, create=False)
+    with reach.asked(uri, "list campaigns"):
+        experiments = {found.experiment_id: found.name for found in _experiments(client)}
+        parents = list(_runs(client, list(experiments), _is(tags.KIND_TAG, tags.CAMPAIGN)))
+        children: dict[str, list[tuple[int, ArmRecord]]] = defaultdict(list)
+        for run in _runs(client, list(experiments), _is(tags.KIND_TAG, tags.COMPARISON)):
+            record = tags.arm_record(run.data.tags, run_id=run.info.run_id)
+            children[run.data.tags.get(tags.PARENT_TAG, "")].append((run.info.start_time, record))
+    campaigns = []
+    for run in parents:
+        arms = sorted(children[run.info.run_id], key=lambda pair: (pair[0], pair[1].run_id))
+        campaigns.append(
+            tags.campaign_record(
+                run.data.tags,
+                run_id=run.info.run_id,
+                experiment=experiments[run.info.experiment_id],
+                status=run.info.status,
+                started_ms=run.info.start_time,
+                arms=tuple(record for _, record in arms),
+            )
+        )
+    return sorted(campaigns, key=lambda campaign: (campaign.started_ms, campaign.run_id), reverse=True)
+
+
+def list_stale(uri: str) -> list[stale.StaleRun]:
+    """Runs that say RUNNING though the process that wrote them is gone, newest first."""
+    client = _connect(uri, create=False)
+    unfinished = []
+    with reach.asked(uri, "list unfinished runs"):
+        experiments = [found.experiment_id for found in _experiments(client)]
+        for kind in (tags.CAMPAIGN, tags.COMPARISON):
+            for run in _runs(client, experiments, _is(tags.KIND_TAG, kind), "attributes.status = 'RUNNING'"):
+                if not tags.is_complete(run.data.tags):
+                    unfinished.append(
+                        stale.UnfinishedRun(
+                            run_id=run.info.run_id,
+                            kind=kind,
+                            name=run.info.run_name or "",
+                            status=run.info.status,
+                            started_ms=run.info.start_time,
+                            owner=stale.owner_of(run.data.tags),
+                        )
+                    )
+    unfinished.sort(key=lambda run: (run.started_ms, run.run_id), reverse=True)
+    return stale.stale_of(unfinished, now_s=time.time())
+
+
+def load_figures(uri: str, run_id: str) -> pa.Table:
+    """Every figure of a comparison (schema ``FIGURES``)."""
+    with _artifact(uri, run_id, artifacts.FIGURES_FILE) as path:
+        return artifacts.read_table(path, schema.FIGURES, run_id)
+
+
+def load_determinism(uri: str, run_id: str) -> pa.Table:
+    """Which windows agree to the byte (schema ``DETERMINISM``); ``StoreError`` when the run has none."""
+    with _artifact(uri, run_id, artifacts.DETERMINISM_FILE) as path:
+        return artifacts.read_table(path, schema.DETERMINISM, run_id)
+
+
+def load_rows(uri: str, run_id: str, window: str | None = None) -> pa.Table:
+    """A comparison's positions (schema ``COMPARISON``) of one window, or of all in the order of their names."""
+    if window is not None:
+        with _artifact(uri, run_id, artifacts.rows_file(window)) as path:
+            return artifacts.read_table(path, schema.COMPARISON, run_id)
+    with _artifact(uri, run_id, artifacts.ROWS_FOLDER) as folder:
+        tables = [artifacts.read_table(path, schema.COMPARISON, run_id) for path in sorted(folder.glob("*.parquet"))]
+    return pa.concat_tables(tables).unify_dictionaries() if tables else schema.COMPARISON.empty_table()
+
+
+def load_protocol_text(uri: str, run_id: str) -> str:
+    """The campaign's protocol file as it was written."""
+    with _artifact(uri, run_id, artifacts.PROTOCOL_TEXT_FILE) as path:
+        return path.read_bytes().decode()
+
+
+def load_protocol_json(uri: str, run_id: str) -> str:
+    """The campaign's protocol in canonical JSON: windows, ranges and panels for a reader that has no file."""
+    with _artifact(uri, run_id, artifacts.PROTOCOL_JSON_FILE) as path:
+        return path.read_bytes().decode()
+
+
+def load_lock_text(uri: str, run_id: str) -> str:
+    """The campaign's lock; ``StoreError`` for a draft, which has none."""
+    with _artifact(uri, run_id, artifacts.LOCK_FILE) as path:
+        return path.read_bytes().decode()
+
+
+def _connect(uri: str, *, create: bool) -> MlflowClient:
+    """A client of the store, one a process and address. The first one of a database makes or checks its schema."""
+    known = _clients.get(uri)
+    if known is not None:
+        return known
+    uris.checked_uri(uri, where="tracking store")
+    reach.refuse_unreachable(uri, create=create)
+    # Both are read when mlflow is imported or logs: no usage data leaves, and a text that is too long is an error.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_TRUNCATE_LONG_VALUES", "false")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    from mlflow import MlflowClient
+
+    for chatty in ("alembic", "mlflow.store.db.utils"):
+        logging.getLogger(chatty).setLevel(logging.CRITICAL)
+    with reach.asked(uri, "open the tracking store"), reach.locked(uri):
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+    _clients[uri] = client
+    return client
+
+
+@contextmanager
+def _artifact(uri: str, run_id: str, name: str) -> Iterator[Path]:
+    """A readable path of an artifact or folder: where it lies for a local store, else a copy that goes afterwards."""
+    client = _connect(uri, create=False)
+    with reach.asked(uri, "find a run", run_id):
+        location = client.get_run(run_id).info.artifact_uri
+    local = uris.local_path(location)
+    if local is not None:
+        path = Path(local) / name
+        if not path.exists():
+            raise _missing(uri, run_id, name)
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="drift-") as folder:
+        with reach.asked(uri, f"fetch {name}", run_id):
+            parent = name.rpartition("/")[0] or None
+            if name not in {found.path for found in client.list_artifacts(run_id, parent)}:
+                raise _missing(uri, run_id, name)
+            path = Path(client.download_artifacts(run_id, name, folder))
+        yield path
+
+
+def _missing(uri: str, run_id: str, name: str) -> StoreError:
+    return StoreError(
+        f"the run has no artifact {name}",
+        where=f"run {run_id} in {uris.redacted(uri)}",
+        todo="check that the run is complete and that its artifacts were not moved",
+    )
+
+
+def _experiments(client: MlflowClient) -> Iterator[Any]:
+    token = None
+    while True:
+        page = client.search_experiments(max_results=_PAGE, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _runs(client: MlflowClient, experiment_ids: list[str], *filters: str) -> Iterator[Run]:
+    """Every live run that passes all filters, newest first, superseded ones left out."""
+    if not experiment_ids:
+        return
+    token = None
+    while True:
+        page = client.search_runs(
+            experiment_ids,
+            filter_string=" and ".join(filters),
+            max_results=_PAGE,
+            order_by=["attributes.start_time DESC"],
+            page_token=token,
+        )
+        yield from (run for run in page if tags.SUPERSEDED_TAG not in run.data.tags)
+        token = page.token
+        if not token:
+            return
+
+
+def _is(tag: str, value: str) -> str:
+    return f"tags.`{tag}` = '{value}'"
+
+
+def _is_this_process(owner: stale.Owner | None) -> bool:
+    me = stale.this_process(0.0)
+    return owner is not None and (owner.host, owner.pid) == (me.host, me.pid)
