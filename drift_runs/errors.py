@@ -60,6 +60,9 @@ def _rebuild(kind: type[DriftError], what: str, where: str, expected: str, todo:
 class ProtocolError(DriftError):
     """A protocol, its lock, a stream or a follow-up file is wrong."""
 
+    others: tuple[ProtocolError, ...] = ()
+    """What else is wrong in the same files, in order; ``drift check`` prints all of it."""
+
 
 class LockMismatch(ProtocolError):
     """The content of a protocol is not what its lock froze."""

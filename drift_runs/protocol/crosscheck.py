@@ -1,0 +1,282 @@
+"""What one key of a protocol demands of another: names, spans, ranges, streams, floors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from drift_runs.protocol.model import Arm, Capture, Protocol, Settings, Stream, Window
+from drift_runs.protocol.problems import Loc, Problems, shown
+
+GEOMETRY_KEYS = ("batch", "micro_batch", "threads", "path_shape")
+
+
+def cross_check(problems: Problems, protocol: Protocol, streams: Mapping[str, Stream]) -> None:
+    """Add every contradiction to ``problems``.
+
+    ``streams`` maps window names to streams; a window whose stream could not be read is absent and only what needs
+    its stream is skipped.
+    """
+    _names(problems, protocol)
+    _settings(problems, protocol)
+    _panels_and_spans(problems, protocol, streams)
+    _ranges(problems, protocol)
+    _outliers(problems, protocol)
+    _arms_and_floors(problems, protocol)
+
+
+def _names(problems: Problems, protocol: Protocol) -> None:
+    if not protocol.windows:
+        problems.add(("windows",), "no window is declared", expected="at least one [[windows]]")
+    for table in ("panels", "windows", "ranges", "arms", "floors"):
+        unique(problems, table, [item.name for item in getattr(protocol, table)])
+    arms = {arm.name for arm in protocol.arms}
+    for index, floor in enumerate(protocol.floors):
+        if floor.name in arms:
+            problems.add(
+                ("floors", index, "name"), f"an arm is named {shown(floor.name)} too", expected="a name of its own"
+            )
+
+
+def unique(problems: Problems, table: str, names: Iterable[str]) -> None:
+    """Names that differ in case only are one name: they become file names, and some file systems fold case."""
+    seen: dict[str, int] = {}
+    for index, name in enumerate(names):
+        first = seen.setdefault(name.casefold(), index)
+        if first != index:
+            problems.add(
+                (table, index, "name"),
+                f"duplicate name {shown(name)}, first used by {table}[{first}]",
+                expected="names that differ in more than case",
+            )
+
+
+def _settings(problems: Problems, protocol: Protocol) -> None:
+    capture = protocol.capture
+    _batches(problems, ("capture", "micro_batch"), capture.micro_batch, capture.batch)
+    buckets = protocol.history.buckets
+    for index in range(1, len(buckets)):
+        if buckets[index] <= buckets[index - 1]:
+            problems.add(
+                ("history", "buckets", index),
+                f"{buckets[index]} follows {buckets[index - 1]}",
+                expected="upper ends that rise",
+            )
+    bands = protocol.bands
+    if bands.uncertain_below > bands.strong_from:
+        problems.add(
+            ("bands", "uncertain_below"),
+            f"{bands.uncertain_below} is above bands.strong_from {bands.strong_from}",
+            expected="uncertain_below at most strong_from",
+        )
+
+
+def _batches(problems: Problems, loc: Loc, micro_batch: int, batch: int) -> None:
+    # An engine would lower the micro-batch without a word, and a geometry floor would then measure nothing.
+    if micro_batch > batch:
+        problems.add(loc, f"{micro_batch} is more than the batch of {batch}", expected="a micro_batch of at most batch")
+
+
+def _panels_and_spans(problems: Problems, protocol: Protocol, streams: Mapping[str, Stream]) -> None:
+    panels = {panel.name: panel for panel in protocol.panels}
+    documents: dict[str, Window] = {}
+    for index, window in enumerate(protocol.windows):
+        loc: Loc = ("windows", index)
+        panel = panels.get(window.panel)
+        if panel is None:
+            problems.unknown((*loc, "panel"), "panel", window.panel, panels)
+        first = documents.setdefault(window.stream, window)
+        if first.document != window.document:
+            problems.add(
+                (*loc, "document"),
+                f"{shown(window.document)}, but {shown(first.name)} of the same stream says {shown(first.document)}",
+                expected="one document for one stream, because documents are resampled as independent",
+            )
+        stream = streams.get(window.name)
+        _spans(problems, loc, window, stream)
+        if stream is None:
+            continue
+        _stream(problems, protocol, loc, window, stream)
+        if panel is None:
+            continue
+        wanted = "authored" if panel.role == "prompt" else "generated"
+        if stream.source != wanted:
+            problems.add(
+                (*loc, "panel"),
+                f"panel {shown(panel.name)} has role {panel.role}, but {window.stream} is {stream.source}",
+                expected=f"a stream whose source is {wanted}",
+            )
+        elif panel.role == "generated" and window.scored and window.scored[0][0] < stream.prompt_tokens:
+            problems.add(
+                (*loc, "scored", 0, 0),
+                f"{window.scored[0][0]} lies in the prompt",
+                expected=f"positions from {stream.prompt_tokens} (prompt_tokens of {window.stream})",
+            )
+
+
+def _spans(problems: Problems, loc: Loc, window: Window, stream: Stream | None) -> None:
+    if not window.scored:
+        problems.add((*loc, "scored"), "no span is scored", expected="at least one span [from, to)")
+    previous_end = 1
+    for number, (start, end) in enumerate(window.scored):
+        here = (*loc, "scored", number)
+        if start < 1:
+            problems.add((*here, 0), f"a span begins at {start}", expected="1 or more: position 0 has no prediction")
+        if end <= start:
+            problems.add(here, f"the span [{start}, {end}) is empty", expected="from below to")
+        elif number and start < previous_end:
+            before = window.scored[number - 1]
+            problems.add(
+                here,
+                f"[{start}, {end}) overlaps or precedes [{before[0]}, {before[1]})",
+                expected="spans in order that do not overlap",
+            )
+        if stream is not None and end > len(stream.tokens):
+            problems.add(
+                (*here, 1),
+                f"{end} is beyond the stream",
+                expected=f"at most {len(stream.tokens)} (tokens in {window.stream})",
+            )
+        previous_end = max(previous_end, end)
+
+
+def _stream(problems: Problems, protocol: Protocol, loc: Loc, window: Window, stream: Stream) -> None:
+    here = (*loc, "stream")
+    size = protocol.dictionary.size
+    if stream.tokens and max(stream.tokens) >= size:
+        place = next(place for place, token in enumerate(stream.tokens) if token >= size)
+        problems.add(
+            here,
+            f"id {stream.tokens[place]} at index {place} of {window.stream} is beyond the dictionary",
+            expected=f"ids below {size} (dictionary.size)",
+        )
+    if len(stream.tokens) > protocol.capture.context_tokens:
+        problems.add(
+            here,
+            f"{window.stream} has {len(stream.tokens)} tokens",
+            expected=f"at most {protocol.capture.context_tokens} (capture.context_tokens)",
+        )
+    if stream.source == "authored" and stream.prompt_tokens:
+        problems.add(
+            here, f"{window.stream} is authored with prompt_tokens {stream.prompt_tokens}", expected="prompt_tokens 0"
+        )
+    elif stream.prompt_tokens > len(stream.tokens):
+        problems.add(
+            here,
+            f"{window.stream} has prompt_tokens {stream.prompt_tokens} and {len(stream.tokens)} tokens",
+            expected="prompt_tokens of at most the tokens",
+        )
+
+
+def _ranges(problems: Problems, protocol: Protocol) -> None:
+    windows = {window.name: window for window in protocol.windows}
+    taken: dict[str, list[tuple[int, int, str]]] = {}
+    for index, item in enumerate(protocol.ranges):
+        loc: Loc = ("ranges", index)
+        window = windows.get(item.window)
+        if window is None:
+            problems.unknown((*loc, "window"), "window", item.window, windows)
+            continue
+        if item.end <= item.start:
+            problems.add(loc, f"the range [{item.start}, {item.end}) is empty", expected="from below to")
+            continue
+        if not covered(item.start, item.end, window.scored):
+            spans = ", ".join(f"[{start}, {end})" for start, end in window.scored[:6])
+            problems.add(
+                loc,
+                f"[{item.start}, {item.end}) is not inside the scored spans of window {shown(window.name)}",
+                expected=f"a range inside {spans or 'a scored span'}",
+            )
+        for start, end, name in taken.setdefault(item.window, []):
+            if item.start < end and start < item.end:
+                problems.add(
+                    loc,
+                    f"[{item.start}, {item.end}) overlaps [{start}, {end}) of range {shown(name)}",
+                    expected="ranges of a window that do not overlap",
+                )
+                break
+        taken[item.window].append((item.start, item.end, item.name))
+
+
+def covered(start: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:
+    """Whether every position of [start, end) lies in one of the half-open spans."""
+    for low, high in sorted(spans):
+        if low <= start < high:
+            start = high
+    return start >= end
+
+
+def _outliers(problems: Problems, protocol: Protocol) -> None:
+    windows = {window.name for window in protocol.windows}
+    seen: set[str] = set()
+    for index, outlier in enumerate(protocol.outliers):
+        if outlier.window not in windows:
+            problems.unknown(("outliers", index, "window"), "window", outlier.window, sorted(windows))
+        if outlier.window in seen:
+            problems.add(("outliers", index, "window"), f"{shown(outlier.window)} is declared twice", expected="once")
+        seen.add(outlier.window)
+
+
+def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
+    references = [arm.name for arm in protocol.arms if arm.role == "reference"]
+    if len(references) != 1:
+        found = ", ".join(references) or "none"
+        problems.add(
+            ("arms",),
+            f"{len(references)} arms have role reference ({found})",
+            expected="exactly one arm of role reference",
+        )
+    for index, arm in enumerate(protocol.arms):
+        if arm.role == "follow-up":
+            problems.add(
+                ("arms", index, "role"),
+                "a follow-up is outside the protocol",
+                expected="role reference or candidate",
+                todo="put it in a follow-up file",
+            )
+        check_arm(problems, ("arms", index), arm, protocol.capture)
+    arms = {arm.name: arm for arm in protocol.arms}
+    windows = [window.name for window in protocol.windows]
+    for index, floor in enumerate(protocol.floors):
+        loc: Loc = ("floors", index)
+        for number, name in enumerate(floor.windows):
+            if name not in windows:
+                problems.unknown((*loc, "windows", number), "window", name, windows)
+            elif name in floor.windows[:number]:
+                problems.add((*loc, "windows", number), f"{shown(name)} is named twice", expected="each window once")
+        arm = arms.get(floor.arm)
+        if arm is None:
+            problems.unknown((*loc, "arm"), "arm", floor.arm, arms)
+            continue
+        changed = floor.settings.model_fields_set if floor.settings else frozenset()
+        if floor.kind in ("launch", "pass"):
+            if changed:
+                problems.add(
+                    (*loc, "settings"), f"a {floor.kind} floor changes nothing", expected="no settings, or kind 'geometry'"
+                )
+            continue
+        before = _effective(arm.settings, protocol.capture)
+        after = before | {key: getattr(floor.settings, key) for key in changed}
+        if all(before[key] == after[key] for key in GEOMETRY_KEYS):
+            problems.add(
+                (*loc, "settings"),
+                f"a geometry floor must change the geometry of arm {shown(arm.name)}",
+                expected="another batch, micro_batch, threads or path_shape",
+            )
+        _batches(problems, (*loc, "settings", "micro_batch"), after["micro_batch"], after["batch"])
+
+
+def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
+    if arm.settings.micro_batch or arm.settings.batch:
+        settings = _effective(arm.settings, capture)
+        _batches(problems, (*loc, "settings", "micro_batch"), settings["micro_batch"], settings["batch"])
+
+
+def _effective(settings: Settings, capture: Capture) -> dict:
+    """What an arm runs with: its own settings, else the capture's."""
+    return {
+        "batch": settings.batch or capture.batch,
+        "micro_batch": settings.micro_batch or capture.micro_batch,
+        "threads": settings.threads,
+        "path_shape": settings.path_shape or capture.path_shape,
+        "flash_attention": settings.flash_attention,
+    }
