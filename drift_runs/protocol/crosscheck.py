@@ -95,7 +95,8 @@ def _panels_and_spans(problems: Problems, protocol: Protocol, streams: Mapping[s
         _spans(problems, loc, window, stream)
         if stream is None:
             continue
-        _stream(problems, protocol, loc, window, stream)
+        if first is window:
+            _stream(problems, protocol, loc, window, stream)
         if panel is None:
             continue
         wanted = "authored" if panel.role == "prompt" else "generated"
@@ -168,7 +169,7 @@ def _stream(problems: Problems, protocol: Protocol, loc: Loc, window: Window, st
 
 
 def _ranges(problems: Problems, protocol: Protocol) -> None:
-    windows = {window.name: window for window in protocol.windows}
+    windows = {window.name: window for window in reversed(protocol.windows)}  # of equal names the first counts
     taken: dict[str, list[tuple[int, int, str]]] = {}
     for index, item in enumerate(protocol.ranges):
         loc: Loc = ("ranges", index)
@@ -251,7 +252,9 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
         if floor.kind in ("launch", "pass"):
             if changed:
                 problems.add(
-                    (*loc, "settings"), f"a {floor.kind} floor changes nothing", expected="no settings, or kind 'geometry'"
+                    (*loc, "settings"),
+                    f"a {floor.kind} floor changes nothing",
+                    expected="no settings, or kind 'geometry'",
                 )
             continue
         before = _effective(arm.settings, protocol.capture)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drift_runs.errors import FetchError
-from drift_runs.weights.gguf_file import file_sha256
+from drift_runs.protocol.canonical import file_sha256
 
 Progress = Callable[[int, int], None]
 """Called with (bytes so far, bytes in all)."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from drift_runs.errors import EngineMissing, ModelFileError
+from drift_runs.protocol.canonical import file_sha256, write_atomically
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +33,14 @@ class WeightsFile:
         return ", ".join(f"{name} {count / total:.0%}" for name, count in self.types if count / total >= 0.005)
 
 
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def inspect(path: Path) -> WeightsFile:
+def inspect(path: Path, *, cards: Path | None = None) -> WeightsFile:
     """Read digest and tensor types.
+
+    Parameters
+    ----------
+    cards
+        folder where the table of types is kept by the file's digest: parsing takes seconds for a large vocabulary,
+        and the digest (never a date) says that nothing changed.
 
     Raises
     ------
@@ -50,13 +51,17 @@ def inspect(path: Path) -> WeightsFile:
         raise ModelFileError(
             "no such file", where=str(path), expected="a GGUF model", todo="correct the path in drift.toml"
         )
+    sha256, size = file_sha256(path), path.stat().st_size
+    card = cards / f"{sha256}.json" if cards else None
+    if card is not None and card.is_file():
+        types = tuple((str(name), int(count)) for name, count in json.loads(card.read_text(encoding="utf-8")))
+        return WeightsFile(path=path, sha256=sha256, size_bytes=size, types=types)
     reader = open_reader(path)
     counts: Counter[str] = Counter()
     end = 0
     for tensor in reader.tensors:
         counts[tensor.tensor_type.name.lower()] += int(tensor.n_elements)
         end = max(end, int(tensor.data_offset) + int(tensor.n_bytes))
-    size = path.stat().st_size
     if not counts or end > size:
         raise ModelFileError(
             f"the file is cut short: {size} bytes",
@@ -65,7 +70,10 @@ def inspect(path: Path) -> WeightsFile:
             todo="fetch or make it again",
         )
     types = tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    return WeightsFile(path=path, sha256=file_sha256(path), size_bytes=size, types=types)
+    if card is not None:
+        card.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(card, json.dumps(types).encode())
+    return WeightsFile(path=path, sha256=sha256, size_bytes=size, types=types)
 
 
 def open_reader(path: Path):

@@ -1,0 +1,191 @@
+"""What a protocol asks to be executed: every arm, floor and follow-up as one engine setting over its windows.
+
+An execution's capture id is a digest of what was really executed (weights, engine, processor, settings, token ids,
+positions), never of what it is called: renaming an arm moves no data, and another processor never shares its rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from drift_runs.engines.base import EngineIdentity, EngineSettings
+from drift_runs.errors import ModelFileError, ProtocolError
+from drift_runs.machine import Machine
+from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.protocol.model import Arm, Capture, Floor, Settings
+from drift_runs.store import comparison_id, content_id
+from drift_runs.weights.gguf_file import WeightsFile, inspect
+
+Kind = Literal["reference", "floor", "candidate", "follow-up"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One engine setting over its windows: what becomes one capture."""
+
+    name: str
+    """The arm's name; a floor's own name."""
+    kind: Kind
+    arm: Arm
+    floor: Floor | None
+    weights: WeightsFile
+    settings: EngineSettings
+    launch: int
+    """1 for the first; a repeat in a fresh process counts up."""
+    pass_: int
+    """1 for the first; a repeat in the same process counts up."""
+    windows: tuple[str, ...]
+    identity: Mapping[str, object]
+    capture_id: str
+
+    @property
+    def title(self) -> str:
+        if self.floor is None:
+            return self.arm.title or self.name
+        changed = self.floor.settings
+        what = "" if changed is None else ", " + ", ".join(f"{k} {getattr(changed, k)}" for k in _set(changed))
+        return f"{self.floor.arm} again: {self.floor.kind}{what}"
+
+    def compared_with(self, reference: Execution) -> str:
+        """Id of the comparison with a reference."""
+        return comparison_id(reference.capture_id, self.capture_id)
+
+
+def scored_positions(spans: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Positions of half-open spans, ascending: int32[n]."""
+    return np.concatenate([np.arange(start, end, dtype=np.int32) for start, end in spans])
+
+
+def plan_executions(
+    loaded: LoadedProtocol,
+    machine: Machine,
+    engine: EngineIdentity,
+    *,
+    follow_ups: Sequence[Arm] = (),
+    only: Sequence[str] = (),
+    cards: Path | None = None,
+) -> tuple[Execution, ...]:
+    """Everything to execute, the reference first, then its floors, candidates and follow-ups in the protocol's order.
+
+    ``only``: names of candidates and follow-ups to take; the reference and its floors always belong.
+
+    Raises
+    ------
+    ProtocolError
+        an unknown name in ``only``, or a floor of an arm that is not the reference.
+    ModelFileError
+        a weight file is missing or not of the type that the protocol declares.
+    """
+    protocol = loaded.protocol
+    named = [arm.name for arm in (*protocol.arms, *follow_ups)]
+    for name in only:
+        if name not in named:
+            raise ProtocolError(f"unknown arm {name!r}", where="--arms", expected=f"some of {', '.join(named)}")
+    files: dict[Path, WeightsFile] = {}
+
+    def weights_of(arm: Arm) -> WeightsFile:
+        path = machine.model_file(arm.name)
+        if path not in files:
+            files[path] = inspect(path, cards=cards)
+        found = files[path]
+        if found.dominant != arm.weights.lower():
+            raise ModelFileError(
+                f"arm {arm.name} declares weights {arm.weights}, the file holds {found.label}",
+                where=str(path),
+                todo="name the right file in drift.toml",
+            )
+        return found
+
+    def execution(arm: Arm, kind: Kind, floor: Floor | None = None) -> Execution:
+        weights = weights_of(arm)
+        settings = engine_settings(protocol.capture, arm, floor, threads=machine.threads(arm.name))
+        launch = 2 if floor is not None and floor.kind == "launch" else 1
+        pass_ = 2 if floor is not None and floor.kind == "pass" else 1
+        wanted = floor.windows if floor is not None and floor.windows else ()
+        windows = tuple(window.name for window in protocol.windows if not wanted or window.name in wanted)
+        identity = {
+            "engine": asdict(engine),
+            "weights_sha256": weights.sha256,
+            "settings": asdict(settings),
+            "capture": {"top_k": protocol.capture.top_k, "full_vocabulary": protocol.capture.full_vocabulary},
+            "launch": launch,
+            "pass": pass_,
+            "windows": {name: _window_identity(loaded, name) for name in windows},
+        }
+        return Execution(
+            name=arm.name if floor is None else floor.name,
+            kind=kind,
+            arm=arm,
+            floor=floor,
+            weights=weights,
+            settings=settings,
+            launch=launch,
+            pass_=pass_,
+            windows=windows,
+            identity=identity,
+            capture_id=content_id(identity),
+        )
+
+    planned = [execution(protocol.reference, "reference")]
+    for floor in protocol.floors:
+        if floor.arm != protocol.reference.name:
+            raise ProtocolError(
+                f"floor {floor.name!r} repeats arm {floor.arm!r}",
+                where=f"{loaded.path.name}: floors",
+                expected=f"the reference {protocol.reference.name!r}: floors of candidates are not measured yet",
+            )
+        planned.append(execution(protocol.reference, "floor", floor))
+    for arm in (*protocol.arms, *follow_ups):
+        if arm.role != "reference" and (not only or arm.name in only):
+            planned.append(execution(arm, "follow-up" if arm.role == "follow-up" else "candidate"))
+    _refuse_twins(planned)
+    return tuple(planned)
+
+
+def engine_settings(capture: Capture, arm: Arm, floor: Floor | None, *, threads: int) -> EngineSettings:
+    """The arm's settings over the capture's; a floor's changed settings over both."""
+    chosen = {name: getattr(arm.settings, name) for name in _set(arm.settings)}
+    if floor is not None and floor.settings is not None:
+        chosen |= {name: getattr(floor.settings, name) for name in _set(floor.settings)}
+    return EngineSettings(
+        path_shape=chosen.get("path_shape") or capture.path_shape,
+        context_tokens=capture.context_tokens,
+        batch=chosen.get("batch") or capture.batch,
+        micro_batch=chosen.get("micro_batch") or capture.micro_batch,
+        threads=chosen.get("threads") or threads,
+        kv=arm.kv,
+        flash_attention=chosen.get("flash_attention") or arm.settings.flash_attention,
+    )
+
+
+def _set(settings: Settings) -> list[str]:
+    return [name for name in type(settings).model_fields if name in settings.model_fields_set]
+
+
+def _window_identity(loaded: LoadedProtocol, name: str) -> dict[str, object]:
+    ids = np.asarray(loaded.tokens(name), dtype="<u4").tobytes()
+    spans = [list(span) for span in loaded.protocol.window(name).scored]
+    return {"tokens_sha256": hashlib.sha256(ids).hexdigest(), "scored": spans}
+
+
+def _refuse_twins(planned: Sequence[Execution]) -> None:
+    """Two names for one execution would be compared with itself, or counted twice."""
+    seen: dict[str, str] = {}
+    for execution in planned:
+        twin = seen.setdefault(execution.capture_id, execution.name)
+        if twin != execution.name:
+            todo = "drift.toml gives them the same weights and settings"
+            if execution.floor is not None and execution.floor.settings and execution.floor.settings.threads:
+                todo = f"{twin} already runs with {execution.settings.threads} threads: set another count in drift.toml"
+            raise ModelFileError(
+                f"{execution.name} and {twin} are the same execution",
+                where=f"arms {twin} and {execution.name}",
+                expected="another weight file or setting",
+                todo=todo,
+            )

@@ -1,0 +1,189 @@
+"""The unit of work: teacher-force one window through an open engine. It knows no process, protocol file or store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drift_runs import schema
+from drift_runs.engines.base import Engine, ScoredBlock
+from drift_runs.errors import EngineError, NonFiniteLogits
+from drift_runs.measure.determinism import rows_identical
+from drift_runs.measure.divergence import RowColumns, compare_and_summarise, summarise_rows
+
+_LEAST_BLOCK_ROWS = 64
+"""Rows that a decode path collects before they are analysed: one row at a time would cost more than the engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowTask:
+    """One window as an engine sees it."""
+
+    window: str
+    role: str
+    tokens: NDArray[np.int32]
+    positions: NDArray[np.int32]
+    """Scored positions, ascending."""
+    top_k: int
+    dictionary_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredWindow:
+    """What came of it."""
+
+    rows: pa.Table
+    """Schema ``ROWS``."""
+    comparison: pa.Table | None
+    """Schema ``COMPARISON``; None without a reference."""
+    engine_s: float
+    """Time inside the engine."""
+    own_s: float
+    """Time of everything else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRows:
+    """Full rows of the reference for one window."""
+
+    logits: NDArray[np.float32]
+    """float32[n, columns], in the order of the positions; may be a memory map."""
+    row_full: Sequence[bytes | None]
+
+
+def score_window(
+    engine: Engine, task: WindowTask, *, reference: ReferenceRows | None = None, spill: Path | None = None
+) -> ScoredWindow:
+    """Score one window; full rows are compared, hashed and dropped, or spilled for others to compare with.
+
+    Parameters
+    ----------
+    reference
+        rows to compare with; None takes the rows alone.
+    spill
+        file that receives the full rows (``.npy``, float32[n, columns], columns without padding).
+
+    Raises
+    ------
+    NonFiniteLogits
+        NaN or plus infinity at a scored position: the first such position is named.
+    EngineError
+        the engine returned other positions than asked.
+    """
+    started = time.perf_counter()
+    count = len(task.positions)
+    tokens = task.tokens[task.positions]
+    target = None
+    if spill is not None:
+        target = np.lib.format.open_memmap(
+            spill, mode="w+", dtype=np.float32, shape=(count, task.dictionary_size)
+        )
+    row_parts: list[RowColumns] = []
+    comparison_parts = []
+    engine_s = 0.0
+    done = 0
+    blocks = _gathered(engine.score(task.tokens.tolist(), task.positions.tolist()))
+    while True:
+        before = time.perf_counter()
+        block = next(blocks, None)
+        engine_s += time.perf_counter() - before
+        if block is None:
+            break
+        here = slice(done, done + len(block.positions))
+        if not np.array_equal(block.positions, task.positions[here]):
+            raise EngineError(
+                f"rows for positions {block.positions[:3].tolist()}… were returned",
+                where=f"window {task.window}",
+                expected=f"{task.positions[here][:3].tolist()}…",
+            )
+        if reference is None:
+            part = summarise_rows(
+                block.logits,
+                tokens[here],
+                top_k=task.top_k,
+                dictionary_size=task.dictionary_size,
+                positions=block.positions,
+            )
+        else:
+            part, compared = compare_and_summarise(
+                reference.logits[here],
+                block.logits,
+                tokens[here],
+                top_k=task.top_k,
+                dictionary_size=task.dictionary_size,
+                positions=block.positions,
+            )
+            comparison_parts.append(compared)
+        _refuse_non_finite(part, block.positions, task.window)
+        row_parts.append(part)
+        if target is not None:
+            target[here] = block.logits[:, : task.dictionary_size]
+        done += len(block.positions)
+    if done != count:
+        raise EngineError(f"{done} rows were returned", where=f"window {task.window}", expected=f"{count} rows")
+    hashes = [value for part in row_parts for value in part.row_full]
+    rows = _table(task, [part.arrays() for part in row_parts], {}, schema.ROWS)
+    comparison = None
+    if reference is not None:
+        same = rows_identical(reference.row_full, hashes)
+        comparison = _table(
+            task, [part.arrays() for part in comparison_parts], {"row_identical": same}, schema.COMPARISON
+        )
+    own_s = time.perf_counter() - started - engine_s
+    return ScoredWindow(rows=rows, comparison=comparison, engine_s=engine_s, own_s=own_s)
+
+
+def _gathered(blocks: Iterator[ScoredBlock]) -> Iterator[ScoredBlock]:
+    """Small blocks joined until they are worth an analysis; a large one passes through without a copy."""
+    held: list[ScoredBlock] = []
+    for block in blocks:
+        if not held and len(block.positions) >= _LEAST_BLOCK_ROWS:
+            yield block
+            continue
+        held.append(ScoredBlock(block.positions, block.logits.copy()))
+        if sum(len(part.positions) for part in held) >= _LEAST_BLOCK_ROWS:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: list[ScoredBlock]) -> ScoredBlock:
+    return ScoredBlock(
+        np.concatenate([part.positions for part in parts]), np.concatenate([part.logits for part in parts])
+    )
+
+
+def _refuse_non_finite(part: RowColumns, positions: NDArray[np.int32], window: str) -> None:
+    bad = np.flatnonzero(part.flags & schema.RowFlag.NONFINITE)
+    if bad.size:
+        raise NonFiniteLogits(
+            f"NaN or infinity in {bad.size} of {len(positions)} rows",
+            where=f"window {window}, position {int(positions[bad[0]])}",
+            expected="finite logits",
+            todo="the window was dropped and nothing was averaged around it: check the weight file and the KV type",
+        )
+
+
+def _table(
+    task: WindowTask, parts: list[dict[str, pa.Array]], extra: dict[str, pa.Array], wanted: pa.Schema
+) -> pa.Table:
+    count = len(task.positions)
+    columns: dict[str, object] = {
+        "window": pa.array([task.window] * count).dictionary_encode(),
+        "position": pa.array(task.positions, type=pa.int32()),
+        "role": pa.array([task.role] * count).dictionary_encode(),
+        "token": pa.array(task.tokens[task.positions], type=pa.int32()),
+        **extra,
+    }
+    for name in wanted.names:
+        if name not in columns:
+            columns[name] = pa.chunked_array([part[name] for part in parts], type=wanted.field(name).type)
+    table = pa.table({name: columns[name] for name in wanted.names})
+    return table.cast(wanted).combine_chunks()

@@ -1,0 +1,138 @@
+"""``drift.toml``: what differs from one machine to the next. Never frozen, never committed by default.
+
+    schema = "drift.machine/1"
+
+    [defaults]
+    threads = 2
+
+    [arms.f16]
+    model = "models/f16.gguf"        # relative to this file
+    threads = 4
+
+An arm without a table of its own takes the model of the arm that ``same_model_as`` names.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from drift_runs.errors import ConfigError
+from drift_runs.protocol.problems import did_you_mean
+
+SCHEMA = "drift.machine/1"
+FILE_NAME = "drift.toml"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Defaults(_Part):
+    """What every arm takes unless its own table says otherwise."""
+
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+
+
+class MachineArm(_Part):
+    """Where an arm's engine finds what it needs on this machine."""
+
+    model: str | None = None
+    """Path of the weight file; relative to this file."""
+    same_model_as: str | None = None
+    """Another arm whose weight file this arm runs."""
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+
+
+class _Content(_Part):
+    schema_: Annotated[Literal["drift.machine/1"], Field(alias="schema")]
+    defaults: Defaults = Defaults()
+    arms: dict[str, MachineArm] = {}
+
+
+class Machine:
+    """A loaded ``drift.toml``."""
+
+    def __init__(self, content: _Content, path: Path) -> None:
+        self._content = content
+        self.path = path
+
+    def model_file(self, arm: str) -> Path:
+        """The arm's weight file (whether it exists is for the engine to say)."""
+        seen: list[str] = []
+        name = arm
+        while True:
+            seen.append(name)
+            entry = self._content.arms.get(name)
+            where = f"{self.path.name}: arms.{name}"
+            if entry is None:
+                raise ConfigError(
+                    "this arm has no entry",
+                    where=where,
+                    expected='a table with model = "…" or same_model_as = "…"',
+                    todo=did_you_mean(name, self._content.arms) or "add it",
+                )
+            if entry.model is not None:
+                return (self.path.parent / Path(entry.model).expanduser()).resolve()
+            if entry.same_model_as is None:
+                raise ConfigError("no weight file is named", where=where, expected="model or same_model_as")
+            name = entry.same_model_as
+            if name in seen:
+                raise ConfigError(f"same_model_as goes in a circle: {' -> '.join([*seen, name])}", where=where)
+
+    def threads(self, arm: str) -> int:
+        """Engine threads: the arm's, else the default, else the processors this process may use."""
+        entry = self._content.arms.get(arm)
+        if entry is not None and entry.threads is not None:
+            return entry.threads
+        return self._content.defaults.threads or usable_processors()
+
+
+def usable_processors() -> int:
+    """Processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def load_machine(path: Path) -> Machine:
+    """Read a machine file. Raises ``ConfigError`` with file and key."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Machine(_Content.model_validate(raw), path.resolve())
+    except FileNotFoundError:
+        raise ConfigError(
+            "no such file",
+            where=str(path),
+            expected="a machine file that says where each arm's model lies",
+            todo="write one (see docs/protocol.md) and name it with --machine",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", where=str(path)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not TOML: {error}", where=str(path)) from None
+    except ValidationError as failure:
+        first = failure.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        options = [*MachineArm.model_fields, *Defaults.model_fields, "schema", "defaults", "arms"]
+        hint = did_you_mean(str(first["loc"][-1]), options) if first["type"] == "extra_forbidden" and key else ""
+        raise ConfigError(first["msg"].lower(), where=f"{path.name}: {key}", todo=hint) from None
+
+
+def machine_text(models: dict[str, Path], *, same_model: dict[str, str], threads: int) -> str:
+    """The text of a machine file: weight file by arm, arms that share one, threads."""
+
+    def quoted(value: str) -> str:
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+
+    lines = [f'schema = "{SCHEMA}"', "", "[defaults]", f"threads = {threads}"]
+    for arm, path in models.items():
+        lines += ["", f"[arms.{quoted(arm)}]", f"model = {quoted(str(path))}"]
+    for arm, other in same_model.items():
+        lines += ["", f"[arms.{quoted(arm)}]", f"same_model_as = {quoted(other)}"]
+    return "\n".join(lines) + "\n"

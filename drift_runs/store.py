@@ -1,0 +1,211 @@
+"""Where captures and comparisons lie, and how they are written so that a kill at any moment loses one window at most.
+
+    <store>/store.json                                    format version
+    <store>/captures/<capture id>/capture.json            identity of what was executed
+    <store>/captures/<capture id>/<window>.parquet        schema ROWS
+    <store>/captures/<capture id>/processes.json          which process took which window
+    <store>/comparisons/<comparison id>/comparison.json   the two capture ids
+    <store>/comparisons/<comparison id>/<window>.parquet  schema COMPARISON
+    <store>/spill/                                        full rows of the reference, for the group at work only
+
+Every file is written under a temporary name, flushed, and renamed. A file that is there is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from drift_runs import schema
+from drift_runs.errors import StoreBusy, StoreError
+from drift_runs.protocol.canonical import canonical_json, write_atomically
+
+FORMAT = "drift.store/1"
+DEFAULT_FOLDER = "drift-store"
+_PART = ".part"
+
+
+def content_id(content: object) -> str:
+    """First 16 hex digits of SHA-256 over canonical JSON."""
+    return hashlib.sha256(canonical_json(content)).hexdigest()[:16]
+
+
+def comparison_id(reference_capture: str, candidate_capture: str) -> str:
+    """Identity of a comparison: the two captures and the table's version."""
+    return content_id(
+        {
+            "reference": reference_capture,
+            "candidate": candidate_capture,
+            "table": schema.version_of(schema.COMPARISON),
+        }
+    )
+
+
+def write_table(path: Path, table: pa.Table, wanted: pa.Schema) -> None:
+    """Write one Parquet file atomically under an explicit schema; equal tables give equal bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}{_PART}")
+    try:
+        with part.open("wb") as sink:
+            pq.write_table(table.cast(wanted), sink, compression="zstd", compression_level=3)
+            sink.flush()
+            os.fsync(sink.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise StoreError(f"cannot be written: {error.strerror}", where=str(path), todo="free some space") from None
+
+
+def read_table(path: Path, wanted: pa.Schema) -> pa.Table:
+    """Read one Parquet file; refuses another schema version and a damaged file."""
+    try:
+        # ParquetFile, not read_table: a dataset would guess partitions from the folder names.
+        table = pq.ParquetFile(path).read()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StoreError(
+            f"cannot be read: {str(error).splitlines()[0]}",
+            where=str(path),
+            todo="remove the file and run again: only its window is taken anew",
+        ) from None
+    found = schema.version_of(table.schema)
+    if found != schema.version_of(wanted):
+        raise StoreError(
+            f"schema {found or 'without a version'}",
+            where=str(path),
+            expected=schema.version_of(wanted),
+            todo="read it with the version of drift-runs that wrote it",
+        )
+    return table
+
+
+class Store:
+    """One store folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+
+    def open(self, *, create: bool) -> None:
+        """Check the format version; ``create`` makes the folder."""
+        marker = self.root / "store.json"
+        if not marker.is_file():
+            if not create:
+                raise StoreError(
+                    "no store here",
+                    where=str(self.root),
+                    expected="a folder that drift wrote",
+                    todo="name it with --store, or run 'drift demo' first",
+                )
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+                write_atomically(marker, canonical_json({"format": FORMAT}) + b"\n")
+            except OSError as error:
+                raise StoreError(
+                    f"cannot be written: {error.strerror}", where=str(self.root), todo="name another folder with --store"
+                ) from None
+            return
+        try:
+            found = json.loads(marker.read_text(encoding="utf-8"))["format"]
+        except (ValueError, KeyError, TypeError):
+            found = "unreadable"
+        if found != FORMAT:
+            raise StoreError(f"store format {found}", where=str(marker), expected=FORMAT)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the store: one campaign at a time. The system frees the lock when its holder dies, however it dies."""
+        import filelock
+
+        lock = filelock.FileLock(self.root / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise StoreBusy(
+                "another campaign is running in it",
+                where=str(self.root),
+                todo="wait for it, or use another folder with --store",
+            ) from None
+        try:
+            self._clean()
+            yield
+        finally:
+            lock.release()
+
+    def _clean(self) -> None:
+        """What a killed process left: spilled rows and temporary files."""
+        shutil.rmtree(self.spill_folder, ignore_errors=True)
+        for folder in (self.root / "captures", self.root / "comparisons"):
+            for pattern in (f"*/*{_PART}", "*/.*.tmp"):
+                for part in folder.glob(pattern):
+                    part.unlink(missing_ok=True)
+
+    @property
+    def spill_folder(self) -> Path:
+        return self.root / "spill"
+
+    def spill_file(self, window: str) -> Path:
+        return self.spill_folder / f"{window}.npy"
+
+    def capture_folder(self, capture: str) -> Path:
+        return self.root / "captures" / capture
+
+    def comparison_folder(self, comparison: str) -> Path:
+        return self.root / "comparisons" / comparison
+
+    def rows_file(self, capture: str, window: str) -> Path:
+        return self.capture_folder(capture) / f"{window}.parquet"
+
+    def comparison_file(self, comparison: str, window: str) -> Path:
+        return self.comparison_folder(comparison) / f"{window}.parquet"
+
+    def write_identity(self, folder: Path, name: str, identity: object) -> None:
+        """Write an identity beside its tables; the same identity is not written twice."""
+        path = folder / name
+        if not path.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, canonical_json(identity) + b"\n")
+
+    def note_process(self, capture: str, window: str, process: str) -> None:
+        """Record which process took a window: a launch made of several processes is marked as such."""
+        known = self.processes(capture)
+        known[window] = process
+        write_atomically(self.capture_folder(capture) / "processes.json", canonical_json(known) + b"\n")
+
+    def processes(self, capture: str) -> dict[str, str]:
+        """Window to the id of the process that took it."""
+        path = self.capture_folder(capture) / "processes.json"
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            raise StoreError("not JSON", where=str(path), todo="remove the file and run again") from None
+
+    def read_rows(self, capture: str, windows: Sequence[str]) -> pa.Table:
+        """Rows of a capture, windows in the order given."""
+        return self._concat([read_table(self.rows_file(capture, name), schema.ROWS) for name in windows], schema.ROWS)
+
+    def read_comparison(self, comparison: str, windows: Sequence[str]) -> pa.Table:
+        """Positions of a comparison, windows in the order given."""
+        tables = [read_table(self.comparison_file(comparison, name), schema.COMPARISON) for name in windows]
+        return self._concat(tables, schema.COMPARISON)
+
+    @staticmethod
+    def _concat(tables: list[pa.Table], wanted: pa.Schema) -> pa.Table:
+        if not tables:
+            return wanted.empty_table()
+        return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+    def remove_window(self, capture: str, window: str) -> None:
+        """Forget a window's rows, so that it is taken again."""
+        self.rows_file(capture, window).unlink(missing_ok=True)
+
+    def remove_comparison(self, comparison: str, window: str) -> None:
+        self.comparison_file(comparison, window).unlink(missing_ok=True)
