@@ -8,7 +8,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dashboard test test-long lint format bench lock image image-test clean
+.PHONY: help demo dashboard test test-long lint format bench image image-test lock clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
