@@ -1,0 +1,77 @@
+"""How one figure reads in a table cell: value, verdict, interval, floor, and what to mind."""
+
+from __future__ import annotations
+
+from dashboard.components.markup import Html, tag
+from dashboard.figures import Column, Figure, write_interval, write_number, write_value
+from drift_runs.charts import palette
+
+
+def verdict_chip(figure: Figure) -> Html | None:
+    """The verdict as a mark with a shape and words; None when the figure has none."""
+    if not figure.verdict:
+        return None
+    mark = (
+        f"{palette.VERDICT_MARKS.get(figure.verdict, '')} {palette.VERDICT_LABELS.get(figure.verdict, figure.verdict)}"
+    )
+    return tag("span", mark, cls=f"dr-chip dr-{figure.verdict}", title=figure.verdict_reason or None)
+
+
+def figure_cell(figure: Figure | None, column: Column, *, strict: Figure | None = None) -> list[Html | None]:
+    """Lines of a cell.
+
+    A withheld figure shows its reason in place of a number; an indicative one is greyed and says how many values lie
+    beyond it. ``strict``: the same rate under ``flip.strict``, which stands beside ``flip`` always.
+    """
+    if figure is None:
+        return [_small("not measured")]
+    if figure.withheld:
+        return [tag("span", "withheld", cls="dr-line dr-grey"), _small(figure.reason)]
+    grey = " dr-grey" if figure.state == "indicative" else ""
+    lines: list[Html | None] = [
+        tag("span", tag("span", write_value(figure, column.unit), cls="dr-value dr-num" + grey), cls="dr-line")
+    ]
+    if figure.named:
+        lines.append(tag("span", tag("b", figure.named), f", n {figure.n:,}", cls="dr-line dr-small dr-wrap"))
+        if figure.named_share is not None:
+            lines.append(_small(f"named by {figure.named_share:.0%} of resamples"))
+    interval = write_interval(figure, column.unit)
+    if interval:
+        lines.append(tag("span", interval, cls="dr-line dr-small dr-num", title=figure.interval or None))
+    if strict is not None and not strict.withheld:
+        lines.append(_small(f"{strict.spec} {write_value(strict, column.unit)}"))
+    if column.unit == "count":
+        lines.append(_small(f"of {figure.n:,}"))
+    if figure.floor and figure.floor_value is not None:
+        shown = write_number(figure.floor_value, column.unit)
+        lines.append(tag("span", f"floor {shown}", cls="dr-line dr-small dr-num", title=f"floor: {figure.floor}"))
+    lines.append(verdict_chip(figure))
+    if figure.state == "indicative":
+        beyond = "" if figure.beyond is None else f", {figure.beyond} values beyond"
+        lines.append(_small(f"indicative{beyond}"))
+    return lines
+
+
+def _small(words: str) -> Html | None:
+    return tag("span", words, cls="dr-line dr-small dr-wrap") if words else None
+
+
+def header_cell(column: Column) -> Html:
+    """Column header: plain words, then the spec id."""
+    return tag("th", column.header, tag("span", column.spec, cls="dr-line dr-spec"), scope="col")
+
+
+def table(caption: str | Html, head: list[Html], body: list[Html], *, label: str) -> Html:
+    """A table that scrolls sideways in its own box when it is wider than the page."""
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("caption", caption) if caption else None,
+            tag("thead", tag("tr", head)),
+            tag("tbody", body),
+            cls="dr-table",
+            aria_label=label,
+        ),
+        cls="dr-scroll",
+    )

@@ -1,0 +1,43 @@
+"""The one style sheet of the pages' own markup. It takes its ink from the theme, so it reads in light and dark."""
+
+from __future__ import annotations
+
+from drift_runs.charts import palette
+
+SHEET = f"""
+.dr-scroll {{ overflow-x: auto; max-width: 100%; }}
+.dr-table {{ border-collapse: collapse; width: 100%; font-size: 0.84rem; line-height: 1.35; }}
+.dr-table caption {{ text-align: left; padding: 0 0 0.35rem; opacity: 0.75; }}
+.dr-table th, .dr-table td {{
+  padding: 0.4rem 0.55rem; vertical-align: top; text-align: left;
+  border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }}
+.dr-table thead th {{ font-weight: 600; vertical-align: bottom; white-space: nowrap;
+  border-bottom: 2px solid color-mix(in srgb, currentColor 30%, transparent); }}
+.dr-table tbody th {{ font-weight: 600; min-width: 7rem; }}
+.dr-num {{ font-variant-numeric: tabular-nums; white-space: nowrap; }}
+.dr-table .dr-right {{ text-align: right; }}
+.dr-value {{ font-weight: 650; font-size: 0.95rem; }}
+.dr-small {{ font-size: 0.76rem; opacity: 0.8; }}
+.dr-spec {{ font-weight: 400; font-size: 0.74rem; opacity: 0.75; font-family: monospace; }}
+.dr-line {{ display: block; }}
+.dr-wrap {{ white-space: normal; overflow-wrap: anywhere; }}
+.dr-grey {{ opacity: 0.55; }}
+.dr-same {{ opacity: 0.5; }}
+.dr-chip {{ display: inline-block; padding: 0 0.4rem; border-radius: 0.6rem; font-size: 0.74rem; line-height: 1.25rem;
+  white-space: nowrap; border: 1px solid var(--dr-hue);
+  background: color-mix(in srgb, var(--dr-hue) 16%, transparent); }}
+.dr-chip + .dr-chip {{ margin-left: 0.25rem; }}
+.dr-above {{ --dr-hue: {palette.ABOVE}; }}
+.dr-within {{ --dr-hue: {palette.WITHIN}; }}
+.dr-inconclusive {{ --dr-hue: {palette.INCONCLUSIVE}; }}
+.dr-plain {{ --dr-hue: {palette.NEUTRAL}; }}
+.dr-outlier {{ --dr-hue: {palette.WITH_OUTLIERS}; }}
+.dr-warn {{ --dr-hue: {palette.INCONCLUSIVE}; }}
+.dr-head {{ margin-bottom: 0.4rem; }}
+.dr-question {{ font-size: 1.02rem; margin: 0.3rem 0; max-width: 62rem; }}
+.dr-notes {{ margin: 0.4rem 0; padding: 0.45rem 0.8rem; max-width: 62rem; font-size: 0.88rem;
+  border-left: 3px solid {palette.NEUTRAL}; background: color-mix(in srgb, currentColor 5%, transparent); }}
+.dr-notes p {{ margin: 0.15rem 0; overflow-wrap: anywhere; }}
+.dr-say {{ max-width: 62rem; margin: 0.2rem 0 0.6rem; overflow-wrap: anywhere; }}
+.dr-key {{ font-size: 0.8rem; opacity: 0.85; margin: 0.3rem 0; }}
+"""

@@ -1,0 +1,72 @@
+"""Cached reads of a tracking store. Pages read MLflow and Parquet through here, and write nothing.
+
+A cache is shared by all sessions, so a key names the store and the run, and whether the run was complete; nothing that
+a user chose is in it. Arrow tables and frozen records cannot be changed by a page, and Streamlit hands out copies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import streamlit as st
+
+from drift_runs import schema
+from drift_runs.errors import StoreError
+from drift_runs.tracking.uris import resolve_uri, sqlite_path
+
+if TYPE_CHECKING:
+    from drift_runs.tracking.records import CampaignRecord
+
+ENV_STORE = "DRIFT_STORE"
+ENV_TRACKING_URI = "DRIFT_TRACKING_URI"
+DEFAULT_STORE = "drift-store"
+
+
+def store_uri() -> str:
+    """Address of the store that this process shows. Raises ``StoreError`` for one that cannot serve."""
+    return resolve_uri(os.environ.get(ENV_TRACKING_URI) or None, Path(os.environ.get(ENV_STORE) or DEFAULT_STORE))
+
+
+def store_exists(uri: str) -> bool:
+    """False for a database file that is not there yet: looking must not create it."""
+    path = sqlite_path(uri) if uri.startswith("sqlite:") else None
+    return path is None or path.is_file()
+
+
+@st.cache_data(ttl=5, show_spinner="Reading the list of campaigns …", max_entries=20)
+def campaigns(uri: str) -> tuple[CampaignRecord, ...]:
+    """All campaigns of the store, newest first. Kept for 5 s, because a running campaign changes."""
+    from drift_runs.tracking.mlflow_store import list_campaigns
+
+    return tuple(sorted(list_campaigns(uri), key=lambda record: record.started_ms, reverse=True))
+
+
+@st.cache_data(show_spinner="Reading figures …", max_entries=400)
+def figures(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """Figures of one arm's run. ``complete`` is part of the key: what was read before the end is read again after."""
+    from drift_runs.tracking.mlflow_store import load_figures
+
+    return load_figures(uri, run_id)
+
+
+@st.cache_data(show_spinner=False, max_entries=400)
+def determinism(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """Row identity of one arm's run, window by window; empty when it recorded none."""
+    from drift_runs.tracking.mlflow_store import load_determinism
+
+    try:
+        return load_determinism(uri, run_id)
+    except StoreError:
+        return schema.DETERMINISM.empty_table()
+
+
+@st.cache_data(show_spinner=False, max_entries=100)
+def protocol(uri: str, run_id: str, complete: bool) -> dict[str, Any]:
+    """The canonical protocol that a campaign ran, as its JSON says it."""
+    from drift_runs.tracking.mlflow_store import load_protocol_json
+
+    return json.loads(load_protocol_json(uri, run_id))

@@ -1,0 +1,228 @@
+"""What every page shares: the campaign, the header, the outlier switch, notes, and what to say when nothing is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dashboard import data, state
+from dashboard.components import style
+from dashboard.components.markup import Html, tag
+from dashboard.figures import Book, Column, Figure, differs_by_outliers
+from drift_runs.errors import DriftError
+
+if TYPE_CHECKING:
+    from drift_runs.tracking.records import ArmRecord, CampaignRecord
+
+SWITCH_LABELS = {"with": "with outliers", "without": "without outliers", "both": "side by side"}
+ROLES = ("candidate", "follow-up", "floor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """An open page: what it shows and from where."""
+
+    uri: str
+    view: state.View
+    campaign: CampaignRecord
+    book: Book
+    facets_of_reference: dict[str, str]
+
+    def arms(self, role: str, *, filtered: bool = True) -> list[ArmRecord]:
+        """Complete arms of a role that pass the facet filters. Floors always pass: they belong to the figures."""
+        return [
+            arm
+            for arm in self.campaign.arms
+            if arm.role == role and arm.complete and (not filtered or role == "floor" or self.passes(arm))
+        ]
+
+    def passes(self, arm: ArmRecord) -> bool:
+        return all(
+            not getattr(self.view, facet) or getattr(arm, facet) in getattr(self.view, facet) for facet in state.FACETS
+        )
+
+    def figure(self, arm: str, column: Column, outliers: str) -> Figure | None:
+        return self.book.by_arm(column, self.view.scope, outliers).get(arm)
+
+    def includes_outliers(self, arm: str, column: Column) -> bool:
+        """True when the figure *with* outliers counts positions that the figure *without* leaves out."""
+        return differs_by_outliers(self.figure(arm, column, "with"), self.figure(arm, column, "without"))
+
+
+def open_page(title: str) -> Page:
+    """Draw the shared part and return what the page needs; stops the run when there is nothing to compare."""
+    st.html(f"<style>{style.SHEET}</style>")
+    view = state.current()
+    try:
+        uri = data.store_uri()
+        campaigns = data.campaigns(uri) if data.store_exists(uri) else ()
+    except DriftError as error:
+        st.html(tag("div", tag("b", "The store cannot be read. "), error, cls="dr-notes", role="alert"))
+        st.stop()
+    if not campaigns:
+        _first_time(uri)
+    ordered = sorted(campaigns, key=lambda record: not record.complete)
+    view = state.settle(state.fit(view, _choices(view, ordered, uri)))
+    campaign = next(record for record in campaigns if record.run_id == view.campaign)
+    _sidebar(view, campaigns)
+    st.html(_header(title, campaign))
+    for note in state.notes():
+        st.html(tag("div", note, cls="dr-notes", role="alert"))
+    if not campaign.complete:
+        _incomplete(campaign)
+    st.segmented_control(
+        "Declared outlier windows",
+        state.OUTLIERS,
+        format_func=SWITCH_LABELS.__getitem__,
+        key=_keyed("outliers", view.outliers),
+        on_change=_changed,
+        args=("outliers",),
+        required=True,
+        help="Windows that the protocol declares as outliers, before any result: figures with them, without them, "
+        "or both beside each other.",
+    )
+    arms = [arm for arm in campaign.arms if arm.complete]
+    return Page(
+        uri=uri,
+        view=view,
+        campaign=campaign,
+        book=Book(data.figures(uri, arm.run_id, arm.complete) for arm in arms),
+        facets_of_reference=_reference_facets(uri, campaign),
+    )
+
+
+def chip(word: str, kind: str = "plain", title: str | None = None) -> Html:
+    """A small mark: always a word, coloured by kind."""
+    return tag("span", word, cls=f"dr-chip dr-{kind}", title=title)
+
+
+def control(name: str, value: object) -> dict[str, object]:
+    """Keyword arguments that tie a widget to a field of the view."""
+    return {"key": _keyed(name, value), "on_change": _changed, "args": (name,)}
+
+
+def _keyed(name: str, value: object) -> str:
+    """Put the view's value into the widget's own state before it is drawn: the view is the only source."""
+    key = f"control.{name}"
+    value = list(value) if isinstance(value, tuple) else value
+    if st.session_state.get(key) != value:
+        st.session_state[key] = value
+    return key
+
+
+def _changed(name: str) -> None:
+    value = st.session_state[f"control.{name}"]
+    if value is not None:
+        state.change(**{name: value})
+
+
+def _choices(view: state.View, campaigns: list[CampaignRecord], uri: str) -> state.Choices:
+    chosen = next((record for record in campaigns if record.run_id == view.campaign), campaigns[0])
+    shown = [arm for arm in chosen.arms if arm.role != "floor"]
+    panels = [panel["name"] for panel in _protocol(uri, chosen).get("panels", ())]
+    return state.Choices(
+        campaigns=[record.run_id for record in campaigns],
+        scopes=["all", *(f"panel:{name}" for name in panels)],
+        arms=[arm.arm for arm in shown],
+        facets={facet: sorted({getattr(arm, facet) for arm in shown}) for facet in state.FACETS},
+    )
+
+
+def _protocol(uri: str, campaign: CampaignRecord) -> dict:
+    return data.protocol(uri, campaign.run_id, campaign.complete)
+
+
+def _reference_facets(uri: str, campaign: CampaignRecord) -> dict[str, str]:
+    arms = _protocol(uri, campaign).get("arms", ())
+    found = next((arm for arm in arms if arm.get("name") == campaign.reference), {})
+    return {facet: str(found.get(facet, "")) for facet in ("derivative", "weights", "kv", "engine")}
+
+
+def campaign_label(record: CampaignRecord) -> str:
+    from datetime import datetime
+
+    when = datetime.fromtimestamp(record.started_ms / 1000).strftime("%Y-%m-%d %H:%M")
+    marks = [word for word, there in (("incomplete", not record.complete), ("draft", record.draft)) if there]
+    return f"{record.protocol_name} v{record.protocol_version}, {when}" + "".join(f" ({mark})" for mark in marks)
+
+
+def _sidebar(view: state.View, campaigns: tuple[CampaignRecord, ...]) -> None:
+    labels = {record.run_id: campaign_label(record) for record in campaigns}
+    with st.sidebar:
+        st.selectbox(
+            f"Campaign ({len(campaigns)} in this store)",
+            list(labels),
+            format_func=lambda run_id: labels[run_id],
+            **control("campaign", view.campaign),
+        )
+
+
+def _header(title: str, campaign: CampaignRecord) -> Html:
+    state_chip = (
+        chip("draft", "warn", "The protocol was not frozen: its content may have changed between runs.")
+        if campaign.draft
+        else chip("frozen", "within", "The protocol has a lock, and its content is what was frozen.")
+    )
+    return tag(
+        "div",
+        tag("h1", f"{title}: {campaign.title or campaign.protocol_name}", style="font-size:1.7rem;padding:0"),
+        tag(
+            "div",
+            tag("b", campaign.protocol_name),
+            f" version {campaign.protocol_version}, digest ",
+            tag("code", campaign.protocol_sha256[:12], title=campaign.protocol_sha256),
+            " ",
+            state_chip,
+            None if campaign.complete else chip("incomplete", "warn"),
+            ", reference arm ",
+            tag("b", campaign.reference),
+        ),
+        tag("p", campaign.question, cls="dr-question") if campaign.question else None,
+        tag("div", [tag("p", note) for note in campaign.notes], cls="dr-notes") if campaign.notes else None,
+        cls="dr-head",
+    )
+
+
+def _incomplete(campaign: CampaignRecord) -> None:
+    arms = [
+        tag("li", tag("b", arm.arm), f", {arm.role}: ", "measured" if arm.complete else "not finished")
+        for arm in campaign.arms
+    ]
+    st.html(
+        tag(
+            "div",
+            tag(
+                "p",
+                "This campaign is not complete, so nothing in it is compared. Its arms so far:",
+            ),
+            tag("ul", arms) if arms else tag("p", "none"),
+            tag("p", "Run the same command again: it continues where it stopped."),
+            cls="dr-say",
+        )
+    )
+    st.stop()
+
+
+def _first_time(uri: str) -> None:
+    st.html(
+        tag(
+            "div",
+            tag("h1", "Nothing measured yet", style="font-size:1.7rem"),
+            tag("p", "This store holds no campaign: ", tag("code", _shown_uri(uri))),
+            tag("p", "Measure a small model and its variants on this machine, in some minutes:"),
+            tag("pre", "make demo"),
+            tag("p", "or run a protocol of your own, then reload this page:"),
+            tag("pre", "drift run protocols/smollm2-quick.toml"),
+            tag("p", "Another store is opened with ", tag("code", "drift dashboard --store DIR"), "."),
+            cls="dr-say",
+        )
+    )
+    st.stop()
+
+
+def _shown_uri(uri: str) -> str:
+    from drift_runs.tracking.uris import redacted
+
+    return redacted(uri)

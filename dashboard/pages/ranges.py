@@ -1,0 +1,239 @@
+"""Ranges: where an arm drifts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import streamlit as st
+
+from dashboard import data, state
+from dashboard.components.arm_table import figure_fields, ordered
+from dashboard.components.cells import figure_cell, header_cell, table
+from dashboard.components.export import csv_button
+from dashboard.components.markup import Html, tag
+from dashboard.figures import FLIP, KL_MEAN, KL_P95, RANGE_METRICS, WORST, Figure, write_value
+from dashboard.frame import Page, chip, control, open_page
+from drift_runs.charts.palette import OUTLIER_LABELS
+from drift_runs.charts.range_heatmap import range_heatmap, value_domain
+
+if TYPE_CHECKING:
+    from drift_runs.tracking.records import ArmRecord
+
+METRIC_LABELS = {"kl.full.p95": "kl.full p95", "kl.full.mean": "kl.full mean", "flip.rate": "flip rate"}
+TABLE_COLUMNS = (FLIP, KL_MEAN, KL_P95)
+
+_CELL_SCHEMA = pa.schema(
+    [
+        ("arm", pa.string()),
+        ("kind", pa.string()),
+        ("value", pa.float64()),
+        ("n", pa.int64()),
+        ("state", pa.string()),
+        ("reason", pa.string()),
+        ("shown", pa.string()),
+        ("verdict", pa.string()),
+    ]
+)
+
+
+def show() -> None:
+    page = open_page("Ranges")
+    st.segmented_control(
+        "Figure",
+        state.METRICS,
+        format_func=METRIC_LABELS.__getitem__,
+        required=True,
+        **control("metric", page.view.metric),
+    )
+    arms = ordered(page, page.arms("candidate")) + ordered(page, page.arms("follow-up"))
+    if not arms:
+        st.html(tag("p", "No arm passes the filters.", cls="dr-say"))
+        return
+    _heat_maps(page, arms)
+    _range_table(page, arms)
+
+
+def _heat_maps(page: Page, arms: list[ArmRecord]) -> None:
+    column = RANGE_METRICS[page.view.metric]
+    st.subheader("Kinds of range by arm", anchor=False)
+    tables = {outliers: cells(page, arms, outliers) for outliers in page.view.outlier_sets}
+    everything = [row for each in tables.values() for row in each.to_pylist()]
+    if not everything:
+        st.html(tag("p", "No range kind was measured.", cls="dr-say"))
+        return
+    st.html(tag("p", _sentence(everything, column.unit), cls="dr-say"))
+    domain = value_domain(everything) if column.unit == "nats" else (0.0, max(0.01, _largest(everything)))
+    unit = "nats" if column.unit == "nats" else "share of positions"
+    for outliers, table_ in tables.items():
+        differing = _kinds_with_outliers(page, column) if outliers == "with" else []
+        marks = [chip("incl. outlier", "outlier"), f" in {', '.join(differing)}"] if differing else []
+        st.html(tag("p", tag("b", OUTLIER_LABELS[outliers]), " ", marks, cls="dr-key"))
+        st.altair_chart(
+            range_heatmap(
+                table_, title=f"{METRIC_LABELS[page.view.metric]}, {unit}", log=column.unit == "nats", domain=domain
+            ),
+            alt=f"{METRIC_LABELS[page.view.metric]} by range kind and arm, {OUTLIER_LABELS[outliers]}",
+        )
+    st.html(
+        tag(
+            "p",
+            "Filled: firm. Dashed outline, grey text: indicative, 10 to 99 values beyond the quantile. Dotted grey: "
+            "withheld, fewer than 10. Ranges of a kind are pooled; n is the number of positions.",
+            cls="dr-key",
+        )
+    )
+    rows = [
+        {**figure_fields(figure), "arm": arm}
+        for outliers in page.view.outlier_sets
+        for (arm, _), figure in page.book.by_scope(column, "kind", outliers).items()
+        if arm in {record.arm for record in arms}
+    ]
+    csv_button(rows, name=f"{page.campaign.protocol_name}-range-kinds-{page.view.outliers}", key="kinds")
+
+
+def cells(page: Page, arms: list[ArmRecord], outliers: str) -> pa.Table:
+    """Cells of the heat map: every kind for every arm, also where nothing was measured."""
+    column = RANGE_METRICS[page.view.metric]
+    found = page.book.by_scope(column, "kind", outliers)
+    kinds = page.book.scopes("kind")
+    rows = []
+    for kind in kinds:
+        for arm in arms:
+            figure = found.get((arm.arm, kind))
+            rows.append(
+                {
+                    "arm": arm.arm if arm.role == "candidate" else f"{arm.arm} (follow-up)",
+                    "kind": kind,
+                    "value": None if figure is None or figure.withheld else figure.value,
+                    "n": figure.n if figure else 0,
+                    "state": figure.state if figure else "withheld",
+                    "reason": figure.reason if figure else "not measured",
+                    "shown": write_value(figure, column.unit) if figure else "withheld",
+                    "verdict": figure.verdict if figure else "",
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=_CELL_SCHEMA)
+
+
+def _largest(rows: list[dict]) -> float:
+    return max((row["value"] for row in rows if row["value"] is not None), default=0.0)
+
+
+def _sentence(rows: list[dict], unit: str) -> list[object]:
+    there = [row for row in rows if row["value"] is not None]
+    if not there:
+        return ["Every cell is withheld: too few positions."]
+    worst = max(there, key=lambda row: row["value"])
+    counts = [sum(row["state"] == name for row in rows) for name in ("firm", "indicative", "withheld")]
+    suffix = " nats" if unit == "nats" else ""
+    return [
+        "The largest cell is ",
+        tag("b", f"{worst['kind']} of {worst['arm']}"),
+        f" with {worst['shown']}{suffix} (n {worst['n']:,}, {worst['state']}). "
+        f"Cells: {counts[0]} firm, {counts[1]} indicative, {counts[2]} withheld.",
+    ]
+
+
+def _kinds_with_outliers(page: Page, column: object) -> list[str]:
+    with_, without = (page.book.by_scope(column, "kind", outliers) for outliers in ("with", "without"))
+    return sorted({kind for (arm, kind), figure in with_.items() if _n(without.get((arm, kind))) != figure.n})
+
+
+def _n(figure: Figure | None) -> int:
+    return figure.n if figure else 0
+
+
+def _range_table(page: Page, arms: list[ArmRecord]) -> None:
+    names = [arm.arm for arm in arms]
+    chosen = page.view.arm if page.view.arm in names else names[0]
+    st.subheader("Every range of one arm", anchor=False)
+    st.selectbox("Arm", names, **control("arm", chosen))
+    _worst(page, chosen)
+    sets = page.view.outlier_sets
+    figures = {
+        (outliers, column.key): page.book.by_scope(column, "range", outliers)
+        for outliers in sets
+        for column in TABLE_COLUMNS
+    }
+    named = {
+        figure.named
+        for outliers in sets
+        if (figure := page.book.by_arm(WORST, page.view.scope, outliers).get(chosen)) and figure.named
+    }
+    ranges = sorted(
+        {scope for found in figures.values() for arm, scope in found if arm == chosen},
+        key=lambda scope: -_sort_value(figures, sets, chosen, scope, page),
+    )
+    head = [tag("th", "range", scope="col")]
+    head += [header_cell(column) for column in TABLE_COLUMNS]
+    head += [tag("th", "n", scope="col", cls="dr-right")]
+    declared = _outlier_ranges(page)
+    body, rows = [], []
+    for scope in ranges:
+        marks = [chip("worst range", "above")] if scope in named else []
+        marks += [chip("outlier window", "outlier")] if scope in declared else []
+        body.append(_range_row(scope, chosen, figures, sets, marks))
+        rows += [
+            {"arm": chosen, **figure_fields(found[chosen, scope])}
+            for found in figures.values()
+            if (chosen, scope) in found
+        ]
+    st.html(
+        table(f"{len(ranges)} ranges, largest {METRIC_LABELS[page.view.metric]} first.", head, body, label="Ranges")
+    )
+    csv_button(rows, name=f"{page.campaign.protocol_name}-ranges-{chosen}-{page.view.outliers}", key="ranges")
+
+
+def _sort_value(figures: dict, sets: tuple[str, ...], arm: str, scope: str, page: Page) -> float:
+    column = RANGE_METRICS[page.view.metric]
+    for outliers in sets:
+        figure = figures[outliers, column.key].get((arm, scope))
+        if figure is not None and figure.value is not None:
+            return figure.value
+    return -1.0
+
+
+def _outlier_ranges(page: Page) -> set[str]:
+    windows = {window for window, _ in page.campaign.outliers}
+    ranges = data.protocol(page.uri, page.campaign.run_id, page.campaign.complete).get("ranges", ())
+    return {item["name"] for item in ranges if item["window"] in windows}
+
+
+def _range_row(scope: str, arm: str, figures: dict, sets: tuple[str, ...], marks: list[Html]) -> Html:
+    # A range lies in one window: it has the same figures with and without outliers, or none without.
+    outliers = next((name for name in sets if (arm, scope) in figures[name, KL_P95.key]), sets[0])
+    cells_ = []
+    n = 0
+    for column in TABLE_COLUMNS:
+        figure = figures[outliers, column.key].get((arm, scope))
+        n = figure.n if figure else n
+        cells_.append(tag("td", figure_cell(figure, column), data_figure=column.key))
+    return tag(
+        "tr",
+        tag("th", scope, tag("span", marks, cls="dr-line") if marks else None, scope="row"),
+        cells_,
+        tag("td", f"{n:,}", cls="dr-num dr-right"),
+        data_range=scope,
+    )
+
+
+def _worst(page: Page, arm: str) -> None:
+    lines = []
+    for outliers in page.view.outlier_sets:
+        figure = page.book.by_arm(WORST, page.view.scope, outliers).get(arm)
+        if figure is None:
+            continue
+        if figure.withheld:
+            said: list[object] = ["withheld: ", figure.reason]
+        else:
+            share = "" if figure.named_share is None else f", the same range in {figure.named_share:.0%} of resamples"
+            floor = "" if figure.floor_value is None else f"; the floor's largest is {figure.floor_value:.2g}"
+            value = f", kl.full p95 {write_value(figure, 'nats')} nats, n {figure.n:,}"
+            said = [tag("b", figure.named), value, share, floor]
+        lines.append(tag("p", f"Worst range {OUTLIER_LABELS[outliers]}: ", said, cls="dr-say"))
+    if lines:
+        st.html(tag("div", lines))
+
+
+show()

@@ -1,0 +1,193 @@
+"""What a page shows, as one frozen value, and its one codec to and from the URL.
+
+Everything is written to the URL, defaults included, under a version: a link opens the same view in a fresh browser,
+also after a default has changed. Widgets never bind to the URL themselves; they call :func:`change`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+VERSION = "1"
+ANY = "*"
+"""No protocol name may hold it, so it cannot be mistaken for one."""
+
+OUTLIERS = ("with", "without", "both")
+SORTS = ("arm", "flip", "kl_mean", "kl_p95", "worst", "strong")
+ORDERS = ("desc", "asc")
+METRICS = ("kl.full.p95", "kl.full.mean", "flip.rate")
+FACETS = ("derivative", "weights", "kv", "engine")
+
+_CLOSED = {"outliers": OUTLIERS, "sort": SORTS, "order": ORDERS, "metric": METRICS}
+_SESSION_VIEW = "drift.view"
+_SESSION_WRITTEN = "drift.written"
+_SESSION_NOTES = "drift.notes"
+_SESSION_CHANGED = "drift.changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The state of a view. Open values (campaign, scope, arm, facets) are checked against the store by :func:`fit`."""
+
+    campaign: str = ANY
+    """Run id; ``*`` is the newest complete one."""
+    outliers: str = "with"
+    scope: str = "all"
+    """``all`` or ``panel:NAME``."""
+    sort: str = "kl_mean"
+    order: str = "desc"
+    metric: str = "kl.full.p95"
+    arm: str = ANY
+    """Arm whose ranges are listed; ``*`` is the first."""
+    derivative: tuple[str, ...] = ()
+    """Facet filters: empty lets every arm through."""
+    weights: tuple[str, ...] = ()
+    kv: tuple[str, ...] = ()
+    engine: tuple[str, ...] = ()
+
+    @property
+    def outlier_sets(self) -> tuple[str, ...]:
+        return ("with", "without") if self.outliers == "both" else (self.outliers,)
+
+
+class Decoded(NamedTuple):
+    view: View
+    notes: tuple[str, ...]
+    """What in the URL was not understood, as plain text that may hold anything: escape it."""
+
+
+class Choices(NamedTuple):
+    """What the store offers for the open values."""
+
+    campaigns: Sequence[str]
+    scopes: Sequence[str]
+    arms: Sequence[str]
+    facets: Mapping[str, Sequence[str]]
+
+
+def encode(view: View) -> dict[str, str | list[str]]:
+    """The view as query parameters: every field, defaults too."""
+    pairs: dict[str, str | list[str]] = {"v": VERSION}
+    for item in fields(View):
+        value = getattr(view, item.name)
+        pairs[item.name] = (list(value) or ANY) if isinstance(value, tuple) else value
+    return pairs
+
+
+def decode(params: Mapping[str, Sequence[str]]) -> Decoded:
+    """Query parameters as a view. What is not understood falls back to its default, with a note.
+
+    ``params``: all values of each key, also where there is one.
+    """
+    known = [item.name for item in fields(View) if item.name in params]
+    version = params.get("v", ())
+    if not known and not version:
+        return Decoded(View(), ())
+    if list(version) != [VERSION]:
+        said = f"version {_cut(version[-1])}" if version else "no version"
+        note = f"This link has {said}; only version {VERSION} is understood. Showing the default view."
+        return Decoded(View(), (note,))
+    notes: list[str] = []
+    found: dict[str, str | tuple[str, ...]] = {}
+    for name in known:
+        values = [value for value in params[name] if value]
+        if name in FACETS:
+            found[name] = tuple(dict.fromkeys(value for value in values if value != ANY))
+            continue
+        value = values[-1] if values else ""
+        if not value or (name in _CLOSED and value not in _CLOSED[name]):
+            default = getattr(View(), name)
+            notes.append(f"{name} = {_cut(value)} in the link is not known; showing {default}.")
+            continue
+        found[name] = value
+    return Decoded(replace(View(), **found), tuple(notes))
+
+
+def fit(view: View, choices: Choices) -> Decoded:
+    """The view with every open value replaced by one that exists, and a note for each that had to be."""
+    notes: list[str] = []
+    changed: dict[str, str | tuple[str, ...]] = {}
+
+    def pick(name: str, allowed: Sequence[str]) -> None:
+        value = getattr(view, name)
+        if value in allowed or not allowed:
+            return
+        changed[name] = allowed[0]
+        if value != ANY:
+            notes.append(f"{name} = {_cut(value)} in the link does not exist here; showing {_cut(allowed[0])}.")
+
+    pick("campaign", choices.campaigns)
+    pick("scope", choices.scopes)
+    pick("arm", choices.arms)
+    for name in FACETS:
+        allowed = set(choices.facets.get(name, ()))
+        wanted = getattr(view, name)
+        kept = tuple(value for value in wanted if value in allowed)
+        if kept != wanted:
+            changed[name] = kept
+            lost = ", ".join(_cut(value) for value in wanted if value not in allowed)
+            notes.append(f"{name} = {lost} in the link does not exist here; filter dropped.")
+    return Decoded(replace(view, **changed), tuple(notes))
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= 60 else value[:57] + "..."
+
+
+def current() -> View:
+    """The view of this session.
+
+    It comes from the URL when the session starts and when the browser goes back; a widget's change wins over the URL,
+    which lags a run behind; a page switch, which empties the URL, keeps the view.
+    """
+    import streamlit as st
+
+    params = {key: st.query_params.get_all(key) for key in st.query_params}
+    changed = st.session_state.pop(_SESSION_CHANGED, False)
+    started = _SESSION_VIEW in st.session_state
+    as_written = params == _as_lists(st.session_state.get(_SESSION_WRITTEN, {}))
+    if not started or (not changed and "v" in params and not as_written):
+        view, notes = decode(params)
+        st.session_state[_SESSION_VIEW] = view
+        st.session_state[_SESSION_NOTES] = notes
+    return st.session_state[_SESSION_VIEW]
+
+
+def notes() -> tuple[str, ...]:
+    """What was not understood; it stays on the page until the view changes."""
+    import streamlit as st
+
+    return st.session_state.get(_SESSION_NOTES, ())
+
+
+def settle(decoded: Decoded) -> View:
+    """Keep a fitted view as the session's, and write it to the URL."""
+    import streamlit as st
+
+    st.session_state[_SESSION_VIEW] = decoded.view
+    if decoded.notes:
+        st.session_state[_SESSION_NOTES] = (*notes(), *decoded.notes)
+    pairs = encode(decoded.view)
+    if {key: st.query_params.get_all(key) for key in st.query_params} != _as_lists(pairs):
+        st.query_params.from_dict(pairs)
+    st.session_state[_SESSION_WRITTEN] = pairs
+    return decoded.view
+
+
+def change(**values: str | Iterable[str]) -> None:
+    """Change the view from a widget's callback. Another campaign starts with its own scopes, arms and facets."""
+    import streamlit as st
+
+    view: View = st.session_state.get(_SESSION_VIEW, View())
+    typed = {name: value if isinstance(value, str) else tuple(value) for name, value in values.items()}
+    if typed.get("campaign", view.campaign) != view.campaign:
+        view = replace(view, scope="all", arm=ANY, **{name: () for name in FACETS})
+    st.session_state[_SESSION_VIEW] = replace(view, **typed)
+    st.session_state[_SESSION_NOTES] = ()
+    st.session_state[_SESSION_CHANGED] = True
+
+
+def _as_lists(pairs: Mapping[str, str | list[str]]) -> dict[str, list[str]]:
+    return {key: [value] if isinstance(value, str) else list(value) for key, value in pairs.items()}

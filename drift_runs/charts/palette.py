@@ -1,0 +1,37 @@
+"""Colours and marks that every chart and page share: the same thing looks the same everywhere.
+
+The hues are Okabe and Ito's, lightened or darkened until each has a contrast of 3:1 or more on white and on the dark
+page, so that one chart serves both themes. Nothing is told by colour alone: a shape or a word stands with it.
+"""
+
+from __future__ import annotations
+
+WITH_OUTLIERS = "#2f86c6"
+WITHOUT_OUTLIERS = "#d9730d"
+FLOOR = "#8a8f98"
+
+ABOVE = "#d55e00"
+WITHIN = "#0a9a72"
+INCONCLUSIVE = "#b58900"
+
+NEUTRAL = "#8a8f98"
+"""Reference, grids, values that are withheld."""
+
+OUTLIER_LABELS = {"with": "with outlier windows", "without": "without outlier windows", "only": "outlier windows only"}
+OUTLIER_COLOURS = {
+    "with outlier windows": WITH_OUTLIERS,
+    "without outlier windows": WITHOUT_OUTLIERS,
+    "outlier windows only": NEUTRAL,
+}
+OUTLIER_SHAPES = {
+    "with outlier windows": "circle",
+    "without outlier windows": "diamond",
+    "outlier windows only": "square",
+}
+
+VERDICT_MARKS = {"above": "▲", "within": "●", "inconclusive": "◆"}
+VERDICT_LABELS = {"above": "above floor", "within": "within floor", "inconclusive": "inconclusive"}
+VERDICT_COLOURS = {"above": ABOVE, "within": WITHIN, "inconclusive": INCONCLUSIVE}
+
+SEQUENTIAL = "viridis"
+"""Even steps for every kind of colour vision, also in grey."""

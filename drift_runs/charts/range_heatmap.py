@@ -1,0 +1,101 @@
+"""Range kind by arm: the figure as colour and number, with n in every cell."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from drift_runs.charts import palette
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pyarrow as pa
+
+COLUMNS = ("arm", "kind", "value", "n", "state", "reason", "shown", "verdict")
+"""``shown`` is the value as text, rounded to what is known; ``state`` is ``firm``, ``indicative`` or ``withheld``."""
+
+CELL_HEIGHT_PX = 46
+
+
+def range_heatmap(
+    table: pa.Table, *, title: str, log: bool = True, domain: tuple[float, float] | None = None
+) -> alt.LayerChart:
+    """Heat map with kinds as rows and arms as columns, both in the order of the table.
+
+    Firm cells are filled. Indicative cells are an outline in the colour of their value with grey text. Withheld cells
+    have a dotted grey edge and say *withheld*. ``domain`` fixes the colour scale, so that two maps side by side can
+    be compared.
+    """
+    import altair as alt
+
+    missing = [column for column in COLUMNS if column not in table.column_names]
+    if missing:
+        raise ValueError(f"the table lacks {', '.join(missing)}")
+    rows = table.to_pylist()
+    low, high = domain or value_domain(rows)
+    cells = [_cell(row, low, high, log=log) for row in rows]
+    arms = list(dict.fromkeys(cell["arm"] for cell in cells))
+    kinds = list(dict.fromkeys(cell["kind"] for cell in cells))
+    x = alt.X("arm:N", sort=arms, axis=alt.Axis(title=None, orient="top", labelAngle=-30 if len(arms) > 6 else 0))
+    y = alt.Y("kind:N", sort=kinds, axis=alt.Axis(title="range kind", labelLimit=160))
+    base = alt.Chart(alt.Data(values=cells)).encode(x=x, y=y)
+    tooltip = [
+        alt.Tooltip("arm:N"),
+        alt.Tooltip("kind:N", title="range kind"),
+        alt.Tooltip("shown:N", title=title),
+        alt.Tooltip("n:Q", title="positions", format=","),
+        alt.Tooltip("state:N"),
+        alt.Tooltip("verdict:N", title="verdict against the floor"),
+        alt.Tooltip("reason:N", title="note"),
+    ]
+    colour = alt.Color(
+        "value:Q",
+        scale=alt.Scale(type="log" if log else "linear", scheme=palette.SEQUENTIAL, domain=[low, high], clamp=True),
+        legend=alt.Legend(title=title, orient="bottom", gradientLength=280, format=".2~g", labelOverlap=True),
+    )
+    firm, indicative, withheld = (
+        base.transform_filter(f"datum.state === '{state}'") for state in ("firm", "indicative", "withheld")
+    )
+    return alt.layer(
+        firm.mark_rect(cornerRadius=3).encode(color=colour, tooltip=tooltip),
+        indicative.mark_rect(
+            fillOpacity=0, strokeWidth=3, strokeDash=[6, 3], strokeOpacity=1, cornerRadius=3, filled=False
+        ).encode(color=colour, tooltip=tooltip),
+        withheld.mark_rect(
+            fill=palette.NEUTRAL, fillOpacity=0.1, stroke=palette.NEUTRAL, strokeDash=[1, 3], cornerRadius=3
+        ).encode(tooltip=tooltip),
+        base.mark_text(dy=-8, fontSize=13, fontWeight="bold").encode(
+            text="shown:N", color=alt.Color("ink:N", scale=None), tooltip=tooltip
+        ),
+        base.mark_text(dy=9, fontSize=11).encode(text="under:N", color=alt.Color("ink:N", scale=None), tooltip=tooltip),
+    ).properties(height=60 + CELL_HEIGHT_PX * max(len(kinds), 1), width="container")
+
+
+def value_domain(rows: list[dict[str, Any]]) -> tuple[float, float]:
+    """Smallest and largest positive value, so that a log colour scale is defined; (0.001, 1) when there is none."""
+    positive = [row["value"] for row in rows if row["value"] is not None and row["value"] > 0]
+    if not positive:
+        return 0.001, 1.0
+    low, high = min(positive), max(positive)
+    return (low, high) if high > low else (low / 2, low * 2)
+
+
+def _cell(row: dict[str, Any], low: float, high: float, *, log: bool) -> dict[str, Any]:
+    value = row["value"]
+    state = row["state"] if value is not None else "withheld"
+    return {
+        **{key: row[key] for key in ("arm", "kind", "n", "reason")},
+        "value": max(value, low) if value is not None and log else value,
+        "verdict": palette.VERDICT_LABELS.get(row["verdict"], ""),
+        "state": state,
+        "shown": row["shown"] if state != "withheld" else "withheld",
+        "under": f"n {row['n']:,}" + (", indicative" if state == "indicative" else ""),
+        "ink": _ink(value, low, high, log=log) if state == "firm" else palette.NEUTRAL,
+    }
+
+
+def _ink(value: float, low: float, high: float, *, log: bool) -> str:
+    """Black on the bright end of the scale, white on the rest."""
+    clamped = min(max(value, low), high)
+    share = math.log(clamped / low) / math.log(high / low) if log else (clamped - low) / (high - low)
+    return "#101418" if share > 0.6 else "#ffffff"

@@ -1,0 +1,299 @@
+"""A test double of an engine's work: invented comparisons of a small invented campaign, in a real store.
+
+Only the numbers at each position are invented. The protocol is the real model, the figures are computed from the
+positions, and the store is written by the real tracker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from drift_runs import schema
+from drift_runs.protocol.canonical import canonical_json, protocol_sha256
+from drift_runs.protocol.model import Protocol
+
+HOSTILE_TITLE = '<script>document.title="owned"</script> [a](http://example.invalid) ![i](http://example.invalid/i.png)'
+OUTLIER_REASON = "It repeats one table with numbers only, which no request does."
+
+WINDOWS = {
+    # name: (panel, document, kinds with their number of positions)
+    "code-1": ("P-A", "code", {"code": 420}),
+    "code-2": ("P-A", "code", {"code": 330, "literal-copy": 60}),
+    "prose-1": ("P-A", "prose", {"prose": 400}),
+    "sql-1": ("P-A", "sql", {"sql": 390}),
+    "call-1": ("P-B", "call", {"tool-call": 320, "json": 210}),
+    "answer-1": ("P-B", "answer", {"prose": 380}),
+    "table-1": ("P-B", "table", {"literal-copy": 300}),
+}
+OUTLIER = "table-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invented:
+    """An arm and how far it drifts."""
+
+    role: str
+    median_kl_nats: float
+    weights: str = "f16"
+    kv: str = "f16"
+    derivative: str = "stock"
+    title: str = ""
+    settings: str = "{}"
+    floor_kind: str = ""
+    rows_expected: str = ""
+    outlier_factor: float = 6.0
+
+
+ARMS = {
+    "q8_0": Invented(role="candidate", median_kl_nats=4e-4, weights="q8_0", title="Q8_0 weights"),
+    "q4_0": Invented(role="candidate", median_kl_nats=2e-2, weights="q4_0", title=HOSTILE_TITLE),
+    "kv-q4_0": Invented(role="candidate", median_kl_nats=6e-3, kv="q4_0", title="KV cache in Q4_0"),
+    "fa-off": Invented(
+        role="candidate", median_kl_nats=3e-6, title="flash attention off", settings='{"flash_attention":"off"}'
+    ),
+    "ablated": Invented(role="candidate", median_kl_nats=8e-2, derivative="ablated", title="a direction removed"),
+    "kv-bf16": Invented(role="follow-up", median_kl_nats=1e-4, kv="bf16", title="KV cache in BF16"),
+    "launch": Invented(role="floor", median_kl_nats=0.0, floor_kind="launch", rows_expected="identical"),
+    "micro-batch": Invented(role="floor", median_kl_nats=2e-6, floor_kind="geometry", rows_expected="differ"),
+}
+FLOORS = ("launch", "micro-batch")
+
+
+def protocol_content() -> dict:
+    """The parsed content of an invented protocol file."""
+    windows, ranges = [], []
+    for name, (panel, document, kinds) in WINDOWS.items():
+        start = 20
+        for number, (kind, length) in enumerate(kinds.items()):
+            ranges.append(
+                {"name": f"{name}-{number}", "window": name, "kind": kind, "from": start, "to": start + length}
+            )
+            start += length
+        windows.append(
+            {
+                "name": name,
+                "panel": panel,
+                "document": document,
+                "title": name,
+                "stream": f"streams/{name}.json",
+                "scored": [[20, start]],
+            }
+        )
+    arms = [{"name": "f16", "role": "reference", "title": "F16", "derivative": "stock", "weights": "f16"}]
+    for name, arm in ARMS.items():
+        if arm.role == "candidate":
+            arms.append(
+                {
+                    "name": name,
+                    "role": "candidate",
+                    "derivative": arm.derivative,
+                    "weights": arm.weights,
+                    "kv": arm.kv,
+                    "title": arm.title,
+                }
+            )
+    return {
+        "schema": "drift.protocol/1",
+        "name": "invented",
+        "version": 2,
+        "title": "Invented campaign",
+        "question": "Does the dashboard show what the store holds?",
+        "notes": ["The stock weights are a dequantised Q4_1: F16 here is not the maker's F16.", "<b>not bold</b>"],
+        "dictionary": {"size": 32, "sha256": "ab" * 32},
+        "seeds": {"bootstrap": 11},
+        "intervals": {"cluster": "document", "resamples": 200},
+        "panels": [
+            {"name": "P-A", "title": "Authored texts", "role": "prompt"},
+            {"name": "P-B", "title": "What the reference wrote", "role": "generated"},
+        ],
+        "windows": windows,
+        "ranges": ranges,
+        "outliers": [{"window": OUTLIER, "reason": OUTLIER_REASON}],
+        "arms": arms,
+        "floors": [
+            {"name": "launch", "arm": "f16", "kind": "launch", "rows": "identical"},
+            {
+                "name": "micro-batch",
+                "arm": "f16",
+                "kind": "geometry",
+                "rows": "differ",
+                "settings": {"micro_batch": 64},
+            },
+        ],
+    }
+
+
+def comparison(protocol: Protocol, name: str) -> pa.Table:
+    """Every position of an invented arm against the reference (schema ``COMPARISON``)."""
+    arm = ARMS[name]
+    tables = []
+    for window in protocol.windows:
+        seed = int.from_bytes(hashlib.sha256(f"{name}/{window.name}".encode()).digest()[:8], "little")
+        positions = np.concatenate([np.arange(start, end) for start, end in window.scored])
+        role = protocol.panel(window.panel).role
+        tables.append(_rows(arm, window.name, role, positions, np.random.default_rng(seed)))
+    return pa.concat_tables(tables).unify_dictionaries()
+
+
+def _rows(arm: Invented, window: str, role: str, positions: np.ndarray, rng: np.random.Generator) -> pa.Table:
+    n = len(positions)
+    shared = np.random.default_rng(len(window) * 1000 + n)  # the reference is the same for every arm
+    p1 = shared.beta(2.5, 1.0, n)
+    nll = shared.exponential(1.2, n)
+    factor = arm.outlier_factor if window == OUTLIER else 1.0
+    kl = arm.median_kl_nats * factor * np.exp(rng.normal(0.0, 1.6, n))
+    flip = rng.random(n) < np.minimum(np.sqrt(kl) * (1.05 - p1), 0.9)
+    dnll = rng.normal(0.0, 1.0, n) * np.sqrt(kl)
+    top = np.full(n, 3)
+    same = np.full(n, arm.median_kl_nats == 0.0)
+    columns = {
+        "window": [window] * n,
+        "position": positions,
+        "role": [role] * n,
+        "token": np.full(n, 5),
+        "kl_full_nats": kl,
+        "flip": flip,
+        "flip_strict": flip & (rng.random(n) < 0.9),
+        "reference_top": top,
+        "candidate_top": np.where(flip, 4, 3),
+        "reference_p1": p1,
+        "reference_margin": p1 * 0.8,
+        "candidate_p1": p1,
+        "p_of_candidate_top": np.where(flip, p1 * 0.2, p1),
+        "q_of_reference_top": p1,
+        "reference_nll_nats": nll,
+        "candidate_nll_nats": np.maximum(nll + dnll, 0.0),
+        "dp": rng.normal(0.0, 0.1, n) * np.sqrt(kl),
+        "reference_entropy_nats": nll,
+        "candidate_entropy_nats": nll,
+        "max_abs_dlogit": np.sqrt(kl).astype(np.float32),
+        "row_identical": same,
+        "flags": np.zeros(n, dtype=np.int64),
+    }
+    arrays = []
+    for field in schema.COMPARISON:
+        if pa.types.is_dictionary(field.type):
+            arrays.append(pa.array(columns[field.name], pa.string()).dictionary_encode().cast(field.type))
+        else:
+            arrays.append(pa.array(columns[field.name]).cast(field.type))
+    return pa.Table.from_arrays(arrays, schema=schema.COMPARISON)
+
+
+def determinism(protocol: Protocol, name: str, table: pa.Table) -> pa.Table:
+    rows = []
+    for window in protocol.windows:
+        part = table.filter(pa.compute.equal(table["window"].cast(pa.string()), window.name))
+        identical = sum(part["row_identical"].to_pylist())
+        rows.append(
+            {
+                "arm": name,
+                "against": "f16",
+                "window": window.name,
+                "rows": part.num_rows,
+                "rows_identical": identical,
+                "rows_unhashable": 0,
+                "window_identical": identical == part.num_rows,
+                "max_abs_dlogit": float(max(part["max_abs_dlogit"].to_pylist())),
+                "first_difference": None if identical == part.num_rows else part["position"][0].as_py(),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=schema.DETERMINISM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventedStore:
+    """A store on disk and what is in it."""
+
+    folder: Path
+    uri: str
+    campaign: str
+    figures: Mapping[str, pa.Table]
+
+    def figure(self, arm: str, spec: str, statistic: str, outliers: str, kind: str = "all", scope: str = "all") -> dict:
+        """The stored row of one figure."""
+        wanted = {"spec": spec, "statistic": statistic, "outliers": outliers, "scope_kind": kind, "scope": scope}
+        found = [
+            row
+            for row in self.figures[arm].to_pylist()
+            if all(row[column] == value for column, value in wanted.items())
+        ]
+        assert len(found) == 1, f"{len(found)} figures of {arm} for {wanted}"
+        return found[0]
+
+
+def build_store(folder: Path, *, finish: bool = True, draft: bool = False, unfinished_arm: str = "") -> InventedStore:
+    """Write the invented campaign with the real tracker; ``finish=False`` leaves it incomplete."""
+    from drift_runs.measure.summary import summarise
+
+    from drift_runs.tracking.mlflow_store import CampaignFacts, ComparisonFacts, Tracker
+    from drift_runs.tracking.uris import resolve_uri
+
+    content = protocol_content()
+    protocol = Protocol.model_validate(content)
+    digest = protocol_sha256(content)
+    folder.mkdir(parents=True, exist_ok=True)
+    uri = resolve_uri(f"sqlite:///{folder.absolute().as_posix()}/mlflow.db", folder)
+    tracker = Tracker(uri)
+    facts = CampaignFacts(
+        protocol_name=protocol.name,
+        protocol_version=protocol.version,
+        protocol_sha256=digest,
+        draft=draft,
+        title=protocol.title,
+        question=protocol.question,
+        notes=protocol.notes,
+        outliers=tuple((item.window, item.reason) for item in protocol.outliers),
+        reference="f16",
+        reference_capture_id="00" * 8,
+        campaign_key=f"key-{finish}-{draft}",
+        tool_version="test",
+    )
+    text = canonical_json(content).decode()
+    campaign = tracker.start_campaign(facts, protocol_text=text, protocol_json=text).run_id
+    tables = {name: comparison(protocol, name) for name in ARMS}
+    floors = {name: tables[name] for name in FLOORS}
+    figures = {}
+    for name, arm in ARMS.items():
+        figures[name] = summarise(tables[name], protocol, arm=name, floors={} if arm.role == "floor" else floors)
+        run_id = tracker.start_comparison(campaign, _facts(ComparisonFacts, name, arm)).run_id
+        paths = {}
+        for window in WINDOWS:
+            paths[window] = folder / "made" / name / f"{window}.parquet"
+            paths[window].parent.mkdir(parents=True, exist_ok=True)
+            mask = pa.compute.equal(tables[name]["window"].cast(pa.string()), window)
+            pq.write_table(tables[name].filter(mask), paths[window])
+        tracker.log_figures(run_id, figures[name], paths, determinism(protocol, name, tables[name]))
+        if name != unfinished_arm:
+            tracker.complete(run_id)
+    if finish:
+        tracker.complete(campaign)
+    return InventedStore(folder=folder, uri=uri, campaign=campaign, figures=figures)
+
+
+def _facts(kind: type, name: str, arm: Invented) -> object:
+    return kind(
+        comparison_id=f"cmp-{name}",
+        arm=name,
+        title=arm.title,
+        role=arm.role,
+        derivative=arm.derivative,
+        weights=arm.weights,
+        weights_observed=f"{arm.weights}, norms f32",
+        kv=arm.kv,
+        hardware="cpu",
+        engine="llama_cpp",
+        settings=arm.settings,
+        capture_id=hashlib.sha256(name.encode()).hexdigest()[:16],
+        weight_bytes=100_000_000,
+        weights_sha256="cd" * 32,
+        comparability={"spec": "kl.full"},
+        floor_kind=arm.floor_kind,
+        rows_expected=arm.rows_expected,
+    )
