@@ -67,7 +67,9 @@ def change_json(path: Path, changes: dict[str, Any]) -> None:
 def change(content: Any, changes: dict[str, Any]) -> None:
     """Apply changes by dotted path; an index at the end of an array appends."""
     for dotted, new in changes.items():
-        *parents, last = [int(number) if number else name for number, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", dotted)]
+        *parents, last = [
+            int(number) if number else name for number, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", dotted)
+        ]
         place = content
         for part in parents:
             place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]

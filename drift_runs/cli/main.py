@@ -84,7 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         module = importlib.import_module(f"drift_runs.cli.{command}")
         interrupted = getattr(module, "INTERRUPTED", _INTERRUPTED)
-        code = module.run(_command_parser(command, module).parse_all(after))
+        args = _command_parser(command, module).parse_all(after)
+        args.debug = debug
+        code = module.run(args)
         sys.stdout.flush()
         return code
     except SystemExit as stop:  # --help and --version

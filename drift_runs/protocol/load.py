@@ -229,7 +229,7 @@ def _read_streams(problems: Problems, protocol: Protocol, folder: Path) -> tuple
 
 
 def _outside(name: str, folder: Path) -> str:
-    """Why a stream path is refused; empty when it is sound. A file has one spelling: ``./a`` and ``a//b`` have another."""
+    """Why a stream path is refused; empty when it is sound. A file has one spelling, so ``./a`` is refused."""
     if not name or any(ord(letter) < 32 or letter in "\\:" for letter in name):
         return "is no plain relative path"
     pure = PurePosixPath(name)
