@@ -189,11 +189,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _validate(problems: Problems, model: type[Model], content: dict[str, Any]) -> Model:
     """Through JSON, because only there is pydantic both strict about types and content with arrays for tuples."""
-    check_values(problems, content)
-    problems.raise_all()
-    check_field_names(problems, model, content)
     try:
+        check_values(problems, content)
+        problems.raise_all()
+        check_field_names(problems, model, content)
         value = model.model_validate_json(canonical_json(content), strict=True)
+    except RecursionError as error:  # dotted keys nest without the parser's own limit
+        raise ProtocolError("nested too deeply", where=problems.file) from error
     except ValidationError as failure:
         add_validation_errors(problems, model, failure)
         problems.raise_all()

@@ -321,6 +321,13 @@ def test_deep_nesting_is_an_error_of_toml(tmp_path):
         load_protocol(path)
 
 
+def test_deep_nesting_by_dotted_keys_is_refused(tmp_path):
+    path = copy_tiny(tmp_path)
+    path.write_text(".".join("a" * 5000) + " = 1", "utf-8")
+    with pytest.raises(ProtocolError, match=r"tiny\.toml: nested too deeply"):
+        load_protocol(path)
+
+
 def test_other_encodings_are_refused_with_the_line(tmp_path):
     path = copy_tiny(tmp_path)
     path.write_bytes(b'schema = "drift.protocol/1"\ntitle = "caf\xe9"\n')

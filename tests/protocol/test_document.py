@@ -1,0 +1,49 @@
+"""docs/protocol.md is true to the code."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from drift_runs.protocol import model
+from drift_runs.protocol.load import load_followups, load_protocol
+from drift_runs.protocol.lock import Lock
+from tests.conftest import TINY, copy_tiny
+
+TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+MODELS = [
+    kind
+    for kind in vars(model).values()
+    if isinstance(kind, type) and issubclass(kind, model.Part) and kind is not model.Part
+]
+
+
+@pytest.mark.parametrize("kind", [*MODELS, Lock], ids=lambda kind: kind.__name__)
+def test_every_key_is_described(kind):
+    described = {name.rpartition(".")[2] for name in re.findall(r"`\[{0,2}([a-z0-9_.]+)\]{0,2}`", TEXT)}
+    assert {field.alias or name for name, field in kind.model_fields.items()} <= described
+
+
+def test_every_choice_is_described():
+    for choice in (*model.RANGE_KINDS, *model.KVType.__args__, "prefill", "decode", "identical", "differ", "report"):
+        assert f"`{choice}`" in TEXT
+
+
+def test_the_example_is_a_sound_protocol(tmp_path):
+    path = copy_tiny(tmp_path)
+    examples = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    path.write_text(examples[0], "utf-8")
+    assert load_protocol(path).protocol.name == "tiny"
+
+
+def test_the_amendment_and_the_followups_fit_the_tiny_protocol(tmp_path):
+    loaded = load_protocol(TINY / "tiny.toml")
+    _, amendment, followups = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    assert tomllib.loads(amendment)["supersedes"]["sha256"] == loaded.protocol_sha256
+    model.Supersedes.model_validate(tomllib.loads(amendment)["supersedes"])
+    path = tmp_path / "more.toml"
+    path.write_text(followups, "utf-8")
+    assert [arm.name for arm in load_followups(path, loaded)] == ["kv-bf16"]
