@@ -167,8 +167,8 @@ class Tracker:
         ``figures`` has the schema ``FIGURES``, ``determinism`` the schema ``DETERMINISM``; ``rows`` maps a window to
         its comparison's Parquet file.
         """
-        chosen = names.select(figures)
         files: dict[str, bytes | Path] = {artifacts.FIGURES_FILE: artifacts.parquet_bytes(figures, schema.FIGURES)}
+        chosen = names.select(figures)
         if determinism is not None:
             files[artifacts.DETERMINISM_FILE] = artifacts.parquet_bytes(determinism, schema.DETERMINISM)
         for window, path in rows.items():
@@ -409,7 +409,17 @@ def _connect(uri: str, *, create: bool) -> MlflowClient:
         return known
     uris.checked_uri(uri, where="tracking store")
     reach.refuse_unreachable(uri, create=create)
-    # Both are read when mlflow is imported or logs: no usage data leaves, and a text that is too long is an error.
+    client_class = _client_class()
+    with reach.asked(uri, "open the tracking store"), reach.locked(uri):
+        client = client_class(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+    _clients[uri] = client
+    return client
+
+
+def _client_class() -> type[MlflowClient]:
+    """Import mlflow, which takes about four seconds, with the settings that it reads on import."""
+    # No usage data leaves, and a text that is too long is an error instead of a silent cut.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_TRUNCATE_LONG_VALUES", "false")
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
@@ -417,11 +427,7 @@ def _connect(uri: str, *, create: bool) -> MlflowClient:
 
     for chatty in ("alembic", "mlflow.store.db.utils"):
         logging.getLogger(chatty).setLevel(logging.CRITICAL)
-    with reach.asked(uri, "open the tracking store"), reach.locked(uri):
-        client = MlflowClient(tracking_uri=uri)
-        client.search_experiments(max_results=1)
-    _clients[uri] = client
-    return client
+    return MlflowClient
 
 
 @contextmanager

@@ -123,13 +123,14 @@ def checked_batch(names: Iterable[str]) -> list[str]:
     """The names, or ``StoreError`` when two of them are equal, or equal but for case."""
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(checked_name(name).casefold(), name)
-        if other is not name:
+        folded = checked_name(name).casefold()
+        if folded in seen:
             raise StoreError(
-                f"two metrics of one run are called {other!r} and {name!r}",
+                f"two metrics of one run are called {seen[folded]!r} and {name!r}",
                 expected="names that differ in more than case",
                 todo="rename one of the panels, ranges or windows",
             )
+        seen[folded] = name
     return list(seen.values())
 
 

@@ -96,10 +96,10 @@ def sqlite_uri(path: PurePath) -> str:
 
 def sqlite_path(uri: str) -> Path | None:
     """File of a sqlite address; ``None`` for a database in memory."""
-    text = uri.split(":", 1)[1].removeprefix("///").split("?", 1)[0]
-    if not text or text.startswith(":memory:"):
+    slashes, path = uri.split(":", 1)[1][:3], uri.split(":", 1)[1][3:].split("?", 1)[0]
+    if slashes != "///" or not path or path.startswith(":memory:"):
         return None
-    return Path(text)
+    return Path(path)
 
 
 def file_uri(path: PurePath) -> str:
