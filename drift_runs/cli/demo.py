@@ -1,0 +1,63 @@
+"""``drift demo``: the whole job on a small model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from drift_runs.cli.run import INTERRUPTED as INTERRUPTED  # the same promise: what is finished is safe
+from drift_runs.cli.run import add_store_arguments
+
+HELP = """Run the whole job on SmolLM2-135M-Instruct: fetch the model once, make its variants, compare them under the
+shipped protocol, log every figure. Needs no GPU and no account; a second run finds everything done."""
+EXAMPLE = """drift demo
+drift demo --store /tmp/try && drift dashboard --store /tmp/try"""
+
+PROTOCOL = "smollm2-quick"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_store_arguments(parser)
+    parser.add_argument("--threads", type=int, default=2, help="engine threads (default: 2)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from drift_runs.cli.progress import ProgressLine
+    from drift_runs.cli.run import execute
+    from drift_runs.errors import ConfigError
+    from drift_runs.machine import FILE_NAME, load_machine, machine_text
+    from drift_runs.protocol.canonical import write_atomically
+    from drift_runs.protocol.load import find_protocol, load_followups, load_protocol
+    from drift_runs.store import Store
+    from drift_runs.weights import demo
+
+    if args.threads < 1:
+        raise ConfigError(f"{args.threads} threads", where="--threads", expected="1 or more")
+    path = find_protocol(PROTOCOL)
+    loaded = load_protocol(path)
+    follow_ups = load_followups(path.with_name(f"{PROTOCOL}.followups.toml"), loaded)
+    line = ProgressLine()
+
+    def note(text: str) -> None:
+        line.clear()
+        print(text, file=sys.stderr, flush=True)
+
+    def downloaded(done: int, total: int) -> None:
+        line.show(f"fetching the model: {done / 1e6:.0f} of {total / 1e6:.0f} MB")
+
+    files = demo.prepare(progress=downloaded, note=note)
+    line.clear()
+    Store(args.store).open(create=True)
+    machine_file = args.store / FILE_NAME
+    text = machine_text(files, same_model=demo.SAME_MODEL, threads=args.threads)
+    write_atomically(machine_file, text.encode())
+    code = execute(
+        loaded,
+        load_machine(machine_file),
+        store=args.store,
+        tracking_uri=args.tracking_uri,
+        follow_ups=follow_ups,
+    )
+    where = "" if str(args.store) == "drift-store" else f" --store {args.store}"
+    note(f"See it: drift dashboard{where}   (or: make dashboard)")
+    return code

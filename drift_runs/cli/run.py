@@ -1,0 +1,152 @@
+"""``drift run``: execute a protocol, or go on with it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+HELP = """Run a protocol: take every arm's rows, compare them with the reference, log every figure.
+
+Rows that are there already are not taken again: an interrupted run goes on where it stopped, at the same bytes."""
+EXAMPLE = """drift run protocols/mine.toml --machine drift.toml
+drift run smollm2-quick --arms q8_0 q4_0 --store /data/drift"""
+INTERRUPTED = "every finished window is safe: run the same command to go on"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("protocol", help="protocol file, or the name of a shipped one")
+    parser.add_argument(
+        "--machine", type=Path, default=Path("drift.toml"), help="where models lie on this machine (default: drift.toml)"
+    )
+    parser.add_argument("--followups", type=Path, help="file with arms outside the frozen protocol")
+    parser.add_argument("--arms", nargs="+", default=[], metavar="ARM", help="take these candidates only")
+    add_store_arguments(parser)
+    parser.add_argument(
+        "--spill-gb", type=float, default=8.0, help="room on disk for the reference's full rows (default: 8)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_store_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--store`` and ``--tracking-uri``, the same for every command that has a store."""
+    default = os.environ.get("DRIFT_STORE") or "drift-store"
+    parser.add_argument(
+        "--store", type=Path, default=Path(default), help="folder of rows and results (default: $DRIFT_STORE or drift-store)"
+    )
+    parser.add_argument(
+        "--tracking-uri", help="MLflow store (default: $MLFLOW_TRACKING_URI, else sqlite inside the store folder)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from drift_runs.machine import load_machine
+    from drift_runs.protocol.load import find_protocol, load_followups, load_protocol
+
+    loaded = load_protocol(find_protocol(args.protocol))
+    follow_ups = load_followups(args.followups, loaded) if args.followups else ()
+    return execute(
+        loaded,
+        load_machine(args.machine),
+        store=args.store,
+        tracking_uri=args.tracking_uri,
+        follow_ups=follow_ups,
+        only=tuple(args.arms),
+        spill_gb=args.spill_gb,
+        as_json=args.json,
+    )
+
+
+def execute(
+    loaded,
+    machine,
+    *,
+    store: Path,
+    tracking_uri: str | None,
+    follow_ups: Sequence = (),
+    only: Sequence[str] = (),
+    spill_gb: float = 8.0,
+    as_json: bool = False,
+) -> int:
+    """Run a campaign with progress on stderr and the table (or JSON) on stdout; the exit code."""
+    from drift_runs.campaign import Outcome, Request, run_campaign
+    from drift_runs.cli import table
+    from drift_runs.cli.progress import CampaignProgress, duration
+    from drift_runs.engines.llama_cpp import identity
+    from drift_runs.errors import ConfigError, EngineError
+    from drift_runs.store import Store
+    from drift_runs.tracking.uris import resolve_uri
+
+    if spill_gb <= 0:
+        raise ConfigError(f"{spill_gb} GB", where="--spill-gb", expected="a positive number")
+    printed: list[Outcome] = []
+
+    def print_row(outcome: Outcome) -> None:
+        if not as_json:
+            if not printed:
+                print(table.header())
+            print(table.row(outcome), flush=True)
+        printed.append(outcome)
+
+    progress = CampaignProgress(print_row)
+    protocol = loaded.protocol
+    progress.note(f"{protocol.name} version {protocol.version}, {'draft' if loaded.draft else 'frozen'}")
+    request = Request(
+        loaded=loaded,
+        machine=machine,
+        store=Store(store),
+        tracking_uri=resolve_uri(tracking_uri, store),
+        follow_ups=tuple(follow_ups),
+        only=tuple(only),
+        spill_bytes=int(spill_gb * 1e9),
+    )
+    try:
+        result = run_campaign(request, identity(), progress)
+    finally:
+        progress.close()
+    if as_json:
+        json.dump(_as_json(result), sys.stdout, indent=2, allow_nan=False)
+        print()
+    else:
+        print(table.legend(printed))
+        for text in protocol.notes:
+            print(f"Note: {text}")
+    timing = result.timing
+    if timing.positions:
+        progress.note(
+            f"{timing.positions:,} positions, {timing.tokens:,} tokens: engines {duration(timing.engine_s)} "
+            f"({timing.tokens / timing.engine_s:.0f} tokens/s), our part {duration(timing.own_s)}, "
+            f"opening {duration(timing.open_s)}, peak {timing.peak_bytes / 1e9:.1f} GB"
+        )
+    if result.failed:
+        names = ", ".join(outcome.execution.name for outcome in result.failed)
+        print(f"drift: failed arms: {names}", file=sys.stderr)
+        return EngineError.exit_code
+    return 0
+
+
+def _as_json(result) -> dict:
+    from dataclasses import asdict
+
+    return {
+        "run_id": result.run_id,
+        "already_complete": result.already_complete,
+        "timing": asdict(result.timing),
+        "arms": [
+            {
+                "arm": outcome.execution.name,
+                "kind": outcome.execution.kind,
+                "capture": outcome.execution.capture_id,
+                "run_id": outcome.run_id,
+                "error": outcome.error.line() if outcome.error else None,
+                "warnings": list(outcome.warnings),
+                "rows": outcome.determinism.rows if outcome.determinism else None,
+                "rows_identical": outcome.determinism.rows_identical if outcome.determinism else None,
+                "figures": outcome.figures.to_pylist() if outcome.figures is not None else [],
+            }
+            for outcome in result.outcomes
+        ],
+    }

@@ -1,0 +1,150 @@
+"""The table of arms on stdout, a row as soon as it is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from drift_runs.campaign import Outcome
+
+
+class Address(NamedTuple):
+    """Which figure of a ``FIGURES`` table."""
+
+    spec: str
+    statistic: str
+    outliers: str = "with"
+    scope_kind: str = "all"
+    scope: str = "all"
+
+
+FLIPS = Address("flip", "rate")
+MEAN = Address("kl.full", "mean")
+MEAN_WITHOUT = Address("kl.full", "mean", "without")
+P95 = Address("kl.full", "p95")
+WORST = Address("kl.full", "worst_range.p95")
+STRONG = Address("strong_overturn", "count")
+
+_COLUMNS = (
+    ("arm", 12),
+    ("flip rate [95 %]", 22),
+    ("kl.full mean, nats [95 %]", 31),
+    ("without outl.", 13),
+    ("p95", 9),
+    ("worst range (p95)", 31),
+    ("strong", 6),
+    ("against the floor", 18),
+)
+
+
+def index(figures: pa.Table) -> Mapping[Address, dict[str, Any]]:
+    """Figures by address."""
+    return {
+        Address(row["spec"], row["statistic"], row["outliers"], row["scope_kind"], row["scope"]): row
+        for row in figures.to_pylist()
+    }
+
+
+def nats(value: float | None) -> str:
+    """Three significant digits; tiny values in scientific form; what 16-bit storage leaves below zero as 0."""
+    if value is None:
+        return "-"
+    if value <= 0 and value > -1e-5:
+        return "0"
+    if abs(value) < 1e-3:
+        return f"{value:.2e}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+
+
+def header() -> str:
+    line = "  ".join(f"{name:<{width}}" for name, width in _COLUMNS).rstrip()
+    return f"{line}\n{'-' * len(line)}"
+
+
+def row(outcome: Outcome) -> str:
+    """One arm's row; a failed arm says why."""
+    name = outcome.execution.name
+    if outcome.error is not None:
+        return f"{name:<12}  failed: {outcome.error.line()}"
+    assert outcome.figures is not None
+    found = index(outcome.figures)
+    cells = [
+        name,
+        _rate(found.get(FLIPS)),
+        _with_interval(found.get(MEAN)),
+        nats(_value(found.get(MEAN_WITHOUT))),
+        _guarded(found.get(P95)),
+        _worst(found.get(WORST)),
+        _count(found.get(STRONG)),
+        _verdict(outcome, found.get(MEAN)),
+    ]
+    return "  ".join(f"{cell:<{width}}" for cell, (_, width) in zip(cells, _COLUMNS, strict=True)).rstrip()
+
+
+def legend(outcomes: list[Outcome]) -> str:
+    """What the table's readers must know: n, marks, withheld values."""
+    lines = []
+    for outcome in outcomes:
+        if outcome.figures is not None and outcome.execution.kind != "floor":
+            found = index(outcome.figures)
+            mean, without = found.get(MEAN), found.get(MEAN_WITHOUT)
+            if mean is not None:
+                text = f"n = {mean['n']:,} scored positions in {mean['clusters']} clusters"
+                if without is not None:
+                    text += f"; {without['n']:,} without the declared outlier windows"
+                lines.append(text + ".")
+                break
+    lines.append("Floors are the reference against itself. ~ indicative: 10 to 99 values beyond the quantile; - withheld.")
+    lines.append("strong: flips where the reference gave its token p1 >= 0.9. All figures, by panel and range: drift dashboard.")
+    return "\n".join(lines)
+
+
+def _value(figure: dict[str, Any] | None) -> float | None:
+    return None if figure is None or figure["state"] == "withheld" else figure["value"]
+
+
+def _rate(figure: dict[str, Any] | None) -> str:
+    value = _value(figure)
+    if figure is None or value is None:
+        return "-"
+    if figure["low"] is None:
+        return f"{value:.2%}"
+    return f"{value:.2%} [{figure['low'] * 100:.2f}, {figure['high'] * 100:.2f}]"
+
+
+def _with_interval(figure: dict[str, Any] | None) -> str:
+    value = _value(figure)
+    if figure is None or value is None:
+        return "-"
+    if figure["low"] is None:
+        return nats(value)
+    return f"{nats(value)} [{nats(figure['low'])}, {nats(figure['high'])}]"
+
+
+def _guarded(figure: dict[str, Any] | None) -> str:
+    value = _value(figure)
+    mark = "~" if figure is not None and figure["state"] == "indicative" else ""
+    return mark + nats(value)
+
+
+def _worst(figure: dict[str, Any] | None) -> str:
+    if figure is None or _value(figure) is None:
+        return "-"
+    return f"{figure['named']} {_guarded(figure)}"
+
+
+def _count(figure: dict[str, Any] | None) -> str:
+    value = _value(figure)
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _verdict(outcome: Outcome, figure: dict[str, Any] | None) -> str:
+    if outcome.execution.kind == "floor":
+        found = outcome.determinism
+        assert found is not None
+        return f"rows same {found.rows_identical}/{found.rows}"
+    mark = " (follow-up)" if outcome.execution.kind == "follow-up" else ""
+    return (figure["verdict"] if figure and figure["verdict"] else "no verdict") + mark
