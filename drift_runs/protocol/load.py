@@ -177,7 +177,7 @@ def _read_limited(path: Path, limit: int, where: str) -> bytes:
 def _read_toml(path: Path) -> dict[str, Any]:
     raw = _read_limited(path, TOML_LIMIT_BYTES, path.name if _is_file(path) else str(path))
     try:
-        return tomllib.loads(raw.decode())
+        return tomllib.loads(raw.decode("utf-8-sig"))  # some editors write a byte order mark
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ProtocolError(f"not UTF-8 at line {line}", where=path.name, expected="a TOML file in UTF-8") from error

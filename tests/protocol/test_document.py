@@ -47,3 +47,19 @@ def test_the_amendment_and_the_followups_fit_the_tiny_protocol(tmp_path):
     path = tmp_path / "more.toml"
     path.write_text(followups, "utf-8")
     assert [arm.name for arm in load_followups(path, loaded)] == ["kv-bf16"]
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [("### `[capture]`", model.Capture), ("### `[intervals]`", model.Intervals), ("### `[[arms]]`", model.Arm)],
+)
+def test_the_defaults_are_those_of_the_code(heading, kind):
+    section = TEXT.partition(heading)[2].partition("\n#")[0]
+    rows = re.findall(r"^\| `(\w+)` \| *([^|]*?) *\|", section, re.MULTILINE)
+    assert [key for key, _ in rows] == list(kind.model_fields)
+    for key, said in rows:
+        field = kind.model_fields[key]
+        if field.is_required():
+            assert said == ""
+        elif isinstance(field.default, (str, int, float)):
+            assert said.strip("`") == (str(field.default) or "empty")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 from pathlib import Path
@@ -335,6 +336,12 @@ def test_other_encodings_are_refused_with_the_line(tmp_path):
         load_protocol(path)
 
 
+def test_a_byte_order_mark_and_other_line_ends_change_nothing(tmp_path):
+    path = copy_tiny(tmp_path, frozen=True)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert not load_protocol(path).draft
+
+
 def test_a_huge_protocol_is_refused(tmp_path):
     path = copy_tiny(tmp_path)
     path.write_bytes(b"#" * (load.TOML_LIMIT_BYTES + 1))
@@ -352,6 +359,14 @@ def test_a_huge_stream_is_refused(tmp_path, monkeypatch):
 def test_a_missing_protocol_file_is_refused(tmp_path):
     with pytest.raises(ProtocolError, match=r"nothing\.toml: no such file"):
         load_protocol(tmp_path / "nothing.toml")
+
+
+def test_a_stream_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    path = copy_tiny(tmp_path)
+    (tmp_path / "streams" / "odd.json").unlink()
+    os.mkfifo(tmp_path / "streams" / "odd.json")
+    with pytest.raises(ProtocolError, match=r"windows\[3\]\.stream of 'odd': .*: not a regular file"):
+        load_protocol(path)
 
 
 def test_a_stream_outside_through_a_link_is_refused(tmp_path):
@@ -469,6 +484,18 @@ def test_a_name_is_found_in_the_protocols_of_the_working_folder(tmp_path, monkey
     copy_tiny(tmp_path / "protocols")
     monkeypatch.chdir(tmp_path)
     assert find_protocol(name) == Path("protocols/tiny.toml")
+
+
+def test_the_order_of_the_places_is_working_folder_then_tree_then_package(tmp_path, monkeypatch):
+    package = tmp_path / "tree" / "drift_runs"
+    monkeypatch.setattr(load, "__file__", str(package / "protocol" / "load.py"))
+    monkeypatch.chdir(tmp_path)
+    shipped = copy_tiny(package / "shipped_protocols")
+    assert find_protocol("tiny") == shipped
+    tree = copy_tiny(tmp_path / "tree" / "protocols")
+    assert find_protocol("tiny") == tree
+    copy_tiny(tmp_path / "protocols")
+    assert find_protocol("tiny") == Path("protocols/tiny.toml")
 
 
 def test_a_miss_names_the_nearest(tmp_path, monkeypatch):
