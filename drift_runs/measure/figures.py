@@ -1,0 +1,48 @@
+"""One row of table ``FIGURES``, and how rows become the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from drift_runs.measure.quantiles import FIRM
+from drift_runs.schema import FIGURES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One statistic of one spec over one scope; the fields are those of ``FIGURES``, where they are described."""
+
+    arm: str
+    scope_kind: str
+    scope: str
+    outliers: str
+    spec: str
+    statistic: str
+    value: float | None
+    n: int
+    excluded: int = 0
+    beyond: int | None = None
+    state: str = FIRM
+    reason: str = ""
+    low: float | None = None
+    high: float | None = None
+    interval: str = ""
+    clusters: int | None = None
+    named: str = ""
+    named_share: float | None = None
+    floor: str = ""
+    floor_value: float | None = None
+    verdict: str = ""
+    verdict_reason: str = ""
+
+
+def figures_table(figures: Iterable[Figure]) -> pa.Table:
+    """The figures in order, schema ``FIGURES``."""
+    rows = list(figures)
+    return pa.table(
+        {field.name: pa.array([getattr(row, field.name) for row in rows], type=field.type) for field in FIGURES},
+        schema=FIGURES,
+    )
