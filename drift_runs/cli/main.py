@@ -15,6 +15,7 @@ import argparse
 import importlib
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
@@ -144,10 +145,11 @@ def _top_parser() -> Parser:
 
 
 def _command_parser(command: str, module: ModuleType) -> Parser:
+    paragraphs = [textwrap.fill(" ".join(part.split()), 100) for part in module.HELP.split("\n\n")]
     example = "\n".join(f"  {line.strip()}" for line in module.EXAMPLE.strip().splitlines())
     parser = Parser(
         prog=f"drift {command}",
-        description=module.HELP,
+        description="\n\n".join(paragraphs),
         epilog=f"example:\n{example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
