@@ -7,8 +7,11 @@ ARG BASE=python:3.11-slim
 FROM ${BASE} AS build
 WORKDIR /src
 COPY requirements.lock ./
-# Wheels only: there is no compiler here, and none is needed.
-RUN python3 -m venv /opt/drift \
+# Wheels only: there is no compiler here, and none is needed. Behind a proxy with a certificate of its own, hand over the
+# bundle as the secret "ca"; it does not stay in the image.
+RUN --mount=type=secret,id=ca,required=false \
+    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    python3 -m venv /opt/drift \
     && /opt/drift/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check \
         --only-binary :all: --require-hashes -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
@@ -31,7 +34,9 @@ VOLUME /data
 WORKDIR /data
 USER drift
 EXPOSE 8501
+# Ctrl-C is how the dashboard is closed; the first process of a container ignores the usual signal.
+STOPSIGNAL SIGINT
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=4)"]
 # All addresses of the container, which are reached only through the ports that are published.
-CMD ["drift", "dashboard", "--host", "0.0.0.0", "--port", "8501"]
+CMD ["drift", "dashboard", "--address", "0.0.0.0", "--port", "8501", "--no-browser"]
