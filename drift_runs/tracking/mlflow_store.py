@@ -204,9 +204,11 @@ class Tracker:
             self._client.set_tag(run_id, tags.COMPLETE_TAG, "true")
 
     def fail(self, run_id: str, reason: str) -> None:
-        """Say that a run failed and why, in one line of at most 500 characters."""
+        """Say that a run failed and why, in one line of at most 500 characters; a complete run stays as it is."""
         line = "".join(letter if letter.isprintable() else " " for letter in " ".join(reason.split()))
         with reach.asked(self.uri, "mark a run as failed", run_id):
+            if tags.is_complete(self._client.get_run(run_id).data.tags):
+                return
             self._client.set_tag(run_id, tags.FAILED_TAG, line[:_REASON_CHARACTERS] or "no reason given")
             self._client.set_terminated(run_id, "FAILED")
 

@@ -190,6 +190,14 @@ def test_a_failed_campaign_says_why_and_is_resumed(uri, tracker):
     assert run.info.status == "RUNNING" and tags.FAILED_TAG not in run.data.tags
 
 
+def test_a_later_failure_does_not_touch_a_complete_run(uri, tracker):
+    run_id = tracker.start_campaign(campaign_facts(), **PROTOCOL).run_id
+    tracker.complete(run_id)
+    tracker.fail(run_id, "another attempt failed")
+    run = run_of(uri, run_id)
+    assert run.info.status == "FINISHED" and tags.FAILED_TAG not in run.data.tags
+
+
 def test_a_complete_campaign_is_found_and_not_written_again(tracker):
     first = tracker.start_campaign(campaign_facts(), **PROTOCOL).run_id
     assert tracker.find_campaign("tiny", SHA256, "key-1") == (first, False)
