@@ -1,4 +1,4 @@
-"""Row and window hashes, and whether two executions agree to the byte. Specs ``row.top@K`` and ``row.full`` of METRICS."""
+"""Row and window hashes, specs ``row.top@K`` and ``row.full``, and whether two executions agree to the byte."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def row_top_hash(
 ) -> bytes | None:
     """SHA-256 of one row's best entries; None when a log-probability is NaN or infinite.
 
-    ``ids``: int[m] distinct, ``logprobs``: float[m], in any order, at most ``top_k`` of them (the actual token that an engine
-    appends beyond rank K is not among them). When all K entries are there, those equal to the K-th are dropped: ties at
-    the edge are common and which of them is returned is arbitrary.
+    ``ids``: int[m] distinct, ``logprobs``: float[m], in any order, at most ``top_k`` of them (the actual token that an
+    engine appends beyond rank K is not among them). When all K entries are there, those equal to the K-th are dropped:
+    ties at the edge are common and which of them is returned is arbitrary.
     """
     values = np.asarray(logprobs).astype(np.float64).astype(np.float32)
     if not np.isfinite(values).all():
@@ -52,7 +52,7 @@ def _top_digest(ids: NDArray[np.int32], values: NDArray[np.float32], position: i
 def row_top_hashes(
     top_ids: NDArray[np.int32], top_logprobs: NDArray[np.float32], positions: NDArray[np.int32], top_k: int
 ) -> list[bytes | None]:
-    """:func:`row_top_hash` of each row of int32[n, m] and float32[n, m], sorted by (-logprob, id) as captures store them."""
+    """:func:`row_top_hash` of each row of int32[n, m] and float32[n, m], sorted by (-logprob, id) as in captures."""
     values = np.asarray(top_logprobs, dtype=np.float32) + np.float32(0)
     finite = np.isfinite(values).all(axis=1)
     return [

@@ -1,7 +1,8 @@
-"""Every figure of one position that needs full rows: specs ``kl.full``, ``flip``, ``nll``, ``dp`` and ``entropy.full`` of METRICS.
+"""Every figure of one position that needs full rows: specs ``kl.full``, ``flip``, ``nll``, ``dp`` and ``entropy.full``
+of METRICS.
 
-Float64 log-softmax over the dictionary's columns on both sides, no epsilon, no clamp. P = 0 contributes 0; P > 0 with Q = 0
-is infinite, and such a position holds NaN and a flag. Rows are read where they lie, block by block, so a window of
+Float64 log-softmax over the dictionary's columns on both sides, no epsilon, no clamp. P = 0 contributes 0; P > 0 with Q
+= 0 is infinite, and such a position holds NaN and a flag. Rows are read where they lie, block by block, so a window of
 2,048 rows needs no more memory than eight of them.
 """
 
@@ -269,7 +270,7 @@ def _position_part(reference: SideBlock, candidate: SideBlock, tokens: NDArray[n
 
 
 def _largest_difference(reference: SideBlock, candidate: SideBlock) -> NDArray[np.float32]:
-    """Largest |difference| of raw logits: float32[b]; NaN where it is not finite. Equal infinities differ by nothing."""
+    """Largest |difference| of raw logits: float32[b]; NaN where it is not finite. Equal infinities do not differ."""
     with np.errstate(invalid="ignore", over="ignore"):
         difference = reference.logits - candidate.logits
         largest = np.maximum(difference.max(axis=1), -difference.min(axis=1))

@@ -1,4 +1,4 @@
-"""Top-1 flips, bands of the reference's confidence, and strong overturns. Specs ``flip`` and ``flip.strict`` of METRICS."""
+"""Top-1 flips (specs ``flip`` and ``flip.strict``), bands of the reference's confidence, and strong overturns."""
 
 from __future__ import annotations
 

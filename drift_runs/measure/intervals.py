@@ -1,7 +1,7 @@
 """Cluster and block bootstrap. METRICS, Intervals.
 
-Positions of one text are not independent, so whole clusters are drawn. The draws of one number of clusters are made once
-and shared by every figure: figures of a report then move together, and hundreds of them cost one matrix.
+Positions of one text are not independent, so whole clusters are drawn. The draws of one number of clusters are made
+once and shared by every figure: figures of a report then move together, and hundreds of them cost one matrix.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ class Clusters:
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Clusters:
         """The clusters that the chosen positions touch, numbered again in their old order."""
         used, index = np.unique(self.index[chosen], return_inverse=True)
-        return Clusters(
-            unit=self.unit, labels=tuple(self.labels[at] for at in used), index=index.astype(np.int32)
-        )
+        return Clusters(unit=self.unit, labels=tuple(self.labels[at] for at in used), index=index.astype(np.int32))
 
 
 def cluster_of(window: Window, unit: str) -> str:
@@ -145,7 +143,9 @@ class Resampler:
         return f"percentile bootstrap, {self.confidence * 100:g} %, {plural(count, unit)}"
 
     def block_label(self) -> str:
-        return f"circular block bootstrap of {self.block_tokens} positions, {self.confidence * 100:g} %, within this text"
+        return (
+            f"circular block bootstrap of {self.block_tokens} positions, {self.confidence * 100:g} %, within this text"
+        )
 
 
 def cluster_sums(values: Floats, index: NDArray[np.int32], clusters: int) -> Floats:
@@ -155,7 +155,7 @@ def cluster_sums(values: Floats, index: NDArray[np.int32], clusters: int) -> Flo
 
 
 def ratio_replicates(numerators: Floats, denominators: Floats, resampler: Resampler) -> Floats:
-    """Ratio of sums in every resample: float64[resamples, m] from float64[clusters, m] each; NaN for nothing over nothing."""
+    """Ratio of sums in every resample: float64[resamples, m] from float64[clusters, m] each; NaN for 0 over 0."""
     counts = resampler.multiplicities(len(numerators))
     top = counts @ numerators
     bottom = counts @ denominators
@@ -179,8 +179,8 @@ def quantile_replicates(
 ) -> Floats:
     """Linear quantiles of every cluster resample: float64[resamples, levels]; ``values`` float64[n] are finite.
 
-    A resample holds value i as often as its cluster was drawn. The k-th order statistic is found by bisection over the sorted
-    values, on how many of each cluster lie at or below a place: no resample is ever written out.
+    A resample holds value i as often as its cluster was drawn. The k-th order statistic is found by bisection over the
+    sorted values, on how many of each cluster lie at or below a place: no resample is ever written out.
     """
     n = len(values)
     levels = np.asarray(levels, dtype=np.float64)
@@ -206,7 +206,7 @@ def _order_statistic(at_or_below: Floats, counts: Floats, rank: Floats) -> NDArr
     """Index of the sorted value that is number ``rank`` (from 0) in each resample: int64[resamples]."""
     low = np.zeros(len(counts), dtype=np.int64)
     high = np.full(len(counts), len(at_or_below) - 1, dtype=np.int64)
-    for _ in range(int(len(at_or_below)).bit_length()):
+    for _ in range(len(at_or_below).bit_length()):
         middle = (low + high) // 2
         enough = np.einsum("bg,bg->b", at_or_below[middle], counts) > rank
         high = np.where(enough, middle, high)
@@ -225,7 +225,7 @@ def quantile_intervals(
 
 
 def block_ratio_replicates(values: Floats, weights: Floats, resampler: Resampler) -> Floats:
-    """Circular block bootstrap of sum(values) / sum(weights) inside one text: float64[resamples, m] from float64[n, m]."""
+    """Circular block resamples of sum(values) / sum(weights) in one text: float64[resamples, m] from float64[n, m]."""
     n = len(values)
     starts = resampler.block_starts(n)
     lengths = np.full(starts.shape[1], min(resampler.block_tokens, n))
@@ -247,7 +247,7 @@ def block_ratio_replicates(values: Floats, weights: Floats, resampler: Resampler
 
 
 def block_quantile_replicates(values: Floats, levels: Floats, resampler: Resampler) -> Floats:
-    """Linear quantiles of circular block resamples inside one text: float64[resamples, levels]; ``values`` are finite."""
+    """Linear quantiles of circular block resamples of one text: float64[resamples, levels]; ``values`` are finite."""
     n = len(values)
     levels = np.asarray(levels, dtype=np.float64)
     order = np.argsort(values, kind="stable")

@@ -50,8 +50,8 @@ class Positions:
 def positions_of(table: pa.Table, *, windows: tuple[str, ...] | None = None) -> Positions:
     """Arrays of a table of schema ``COMPARISON``, ordered by window (first appearance) and position.
 
-    ``windows`` gives the order of windows instead, so that two tables can be joined by :meth:`Positions.keys`; rows of other
-    windows are left out.
+    ``windows`` gives the order of windows instead, so that two tables can be joined by :meth:`Positions.keys`; rows of
+    other windows are left out.
     """
     names = table["window"].cast(pa.string()).to_numpy(zero_copy_only=False)
     known = tuple(dict.fromkeys(str(name) for name in names)) if windows is None else windows

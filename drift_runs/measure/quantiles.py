@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 QUANTILE_RULE = "linear"
-"""Order statistics with linear interpolation (numpy's default); stored, because published receipts also use ``lower``."""
+"""Order statistics with linear interpolation (numpy's default); stored, as published receipts also use ``lower``."""
 
 QUANTILES: dict[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
@@ -55,7 +55,8 @@ def values_beyond(n: int, q: float) -> int:
 
     Counted by rank: with ties (all values 0, say) a count of larger values would withhold a quantile that is certain.
     """
-    return max(0, n - 1 - math.floor(q * (n - 1))) if n else 0
+    # The product of a decimal level can fall just short of a whole number.
+    return n - 1 - math.floor(q * (n - 1) + 1e-9) if n else 0
 
 
 def guard_state(n: int, q: float) -> tuple[str, str]:
@@ -97,14 +98,12 @@ def quantiles(values: NDArray[np.float64], names: tuple[str, ...] = tuple(QUANTI
 
 
 def tail_share(values: NDArray[np.float64]) -> TailShare:
-    """Sum of the highest n // 20 of float64[n] over the total; None when the total is not positive or n is under 200."""
+    """Sum of the highest n // 20 of float64[n] over the total; None for a total that is not positive or n under 200."""
     finite = values[np.isfinite(values)]
     n = len(finite)
     excluded = len(values) - n
     if n < TAIL_LEAST_POSITIONS:
-        return TailShare(
-            value=None, n=n, excluded=excluded, reason=f"{n} positions, {TAIL_LEAST_POSITIONS} needed"
-        )
+        return TailShare(value=None, n=n, excluded=excluded, reason=f"{n} positions, {TAIL_LEAST_POSITIONS} needed")
     total = float(finite.sum())
     if not total > 0:
         return TailShare(value=None, n=n, excluded=excluded, reason="the total is not positive")

@@ -73,8 +73,8 @@ class WorstRange:
     n: int
     state: str
     named_share: float | None
-    """Share of cluster resamples that name the same span; None with fewer than two clusters. A span lies in one cluster, which
-    a resample leaves out about 37 times in 100, so a span that always leads reaches about 0.63."""
+    """Share of cluster resamples that name the same span; None with fewer than two clusters. A span lies in one
+    cluster, which a resample leaves out about 37 times in 100, so a span that always leads reaches about 0.63."""
     clusters: int
     passed_over: tuple[SpanStatistic, ...]
     floor_value: float | None
@@ -154,7 +154,8 @@ def _named_share(
         return None
     cluster = np.array([labels.index(span.cluster) for span in spans])
     drawn = resampler.multiplicities(len(labels))[:, cluster].astype(np.int64)
-    # A span that is drawn k times is its values k times over: its statistic is needed once for each k, not each resample.
+    # A span that is drawn k times is its values k times over: its statistic is needed once for each k, not each
+    # resample.
     table = np.full((len(spans), int(drawn.max()) + 1), -np.inf)
     for at, span in enumerate(spans):
         for times in range(1, table.shape[1]):

@@ -45,12 +45,12 @@ class Scratch:
 class SideBlock:
     """One side's block of rows after its softmax.
 
-    ``logits``: float32[b, D], the dictionary's columns. ``shifted``: float64[b, D], logits minus the row's maximum, with 0
-    in place of minus infinity (its weight is 0, so products stay finite). ``weights``: exp(shifted). ``log_total``:
-    float64[b], log of the weights' sum, so that log-softmax = shifted - log_total.
+    ``logits``: float32[b, D], the dictionary's columns. ``shifted``: float64[b, D], logits minus the row's maximum,
+    with 0 in place of minus infinity (its weight is 0, so products stay finite). ``weights``: exp(shifted).
+    ``log_total``: float64[b], log of the weights' sum, so that log-softmax = shifted - log_total.
 
-    ``usable``: bool[b], no NaN and no plus infinity, and at least one finite logit. Rows that are not usable hold zeros and
-    whoever reads them puts NaN. ``finite``: bool[b], every logit finite, which a row hash needs.
+    ``usable``: bool[b], no NaN and no plus infinity, and at least one finite logit. Rows that are not usable hold zeros
+    and whoever reads them puts NaN. ``finite``: bool[b], every logit finite, which a row hash needs.
     """
 
     def __init__(self, rows: NDArray[np.float32], dictionary_size: int, scratch: Scratch, *, second: bool) -> None:
@@ -173,8 +173,8 @@ class SideBlock:
 def _lower_bound(logits: NDArray[np.float32], top_k: int) -> NDArray[np.float32]:
     """A value that at least ``top_k`` entries of each row reach: float32[rows].
 
-    The K-th best of the maxima of disjoint stripes is such a value. One pass over the row replaces a full selection, which
-    costs ten times as much.
+    The K-th best of the maxima of disjoint stripes is such a value. One pass over the row replaces a full selection,
+    which costs ten times as much.
     """
     columns = logits.shape[1]
     per_stripe = columns // max(_LEAST_STRIPES, _STRIPES_PER_K * top_k)

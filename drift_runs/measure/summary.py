@@ -1,9 +1,9 @@
 """Every figure of one arm, in long form, from its comparison table: what tracking, pages and reports show.
 
-**Floors.** In each scope a figure stands beside one floor: among the floors that cover every scored position of that scope, the
-one with the largest ``kl.full`` mean there (the harshest), the first by name when two are equal. A floor that was run on
-some of the scope's windows only is not set beside it: its positions would be others. The verdict is given against the
-same floor, for the mean of ``kl.full`` over all positions and over each panel.
+**Floors.** In each scope a figure stands beside one floor: among the floors that cover every scored position of that
+scope, the one with the largest ``kl.full`` mean there (the harshest), the first by name when two are equal. A floor
+that was run on some of the scope's windows only is not set beside it: its positions would be others. The verdict is
+given against the same floor, for the mean of ``kl.full`` over all positions and over each panel.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ class _Evaluated(NamedTuple):
     floor_points: Points | None
 
 
-def summarise(
-    comparison: pa.Table, protocol: Protocol, *, arm: str, floors: Mapping[str, pa.Table]
-) -> pa.Table:
+def summarise(comparison: pa.Table, protocol: Protocol, *, arm: str, floors: Mapping[str, pa.Table]) -> pa.Table:
     """Table ``FIGURES`` of one arm from its table ``COMPARISON``; ``floors``: name -> comparison of that floor.
 
     A floor's own figures come from the same call, with its name as ``arm`` and no floors.
@@ -100,7 +98,7 @@ class _Summary:
                     yield from self._scope(scope, choice, chosen)
 
     def _laid_over(self, table: pa.Table) -> _Arm:
-        """A floor's figures at this arm's positions, in this arm's order; where it is not ``covered`` they mean nothing."""
+        """A floor's figures at this arm's positions, in this arm's order; not ``covered``: they mean nothing."""
         floor = positions_of(table, windows=self.positions.windows)
         keys, wanted = floor.keys(), self.positions.keys()
         covered = np.isin(wanted, keys)
@@ -183,7 +181,9 @@ class _Summary:
         kl = found.points
         infinite = int(((self.positions.flags[chosen] & RowFlag.INFINITE_KL) > 0).sum())
         for statistic, value in (("excluded", int(kl.excluded[KL_MEAN])), ("infinite", infinite)):
-            yield Figure(**{**beside, "floor": ""}, spec="kl.full", statistic=statistic, value=float(value), n=len(chosen))
+            yield Figure(
+                **{**beside, "floor": ""}, spec="kl.full", statistic=statistic, value=float(value), n=len(chosen)
+            )
         for spec, array, statistic in (
             ("kl.full", "kl_full_nats", P95),
             ("kl.full", "kl_full_nats", MEAN),
@@ -226,9 +226,7 @@ class _Summary:
         common = {"spec": "kl.full", "statistic": "window_mean", "n": n}
         excluded = int(found.points.excluded[KL_MEAN])
         if not means:
-            return Figure(
-                **beside, **common, value=None, excluded=excluded, state=WITHHELD, reason="no positions"
-            )
+            return Figure(**beside, **common, value=None, excluded=excluded, state=WITHHELD, reason="no positions")
         values = np.array(list(means.values()))
         first = {at: int(chosen[np.flatnonzero(self.positions.window[chosen] == at)[0]]) for at in means}
         clusters = self.clusters.take(np.array(list(first.values())))

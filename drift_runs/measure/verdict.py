@@ -1,4 +1,4 @@
-"""A candidate against a noise floor of the same reference: above it, within it, or not decided. METRICS, Noise floor."""
+"""A candidate against a noise floor of the same reference: above it, within it, or not decided."""
 
 from __future__ import annotations
 

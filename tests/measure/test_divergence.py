@@ -300,13 +300,14 @@ def test_adding_a_constant_to_a_row_changes_nothing_but_the_logit_difference(ref
 
 
 @settings(max_examples=60, deadline=None)
-@given(logits=arrays(np.float32, (2, 300), elements=st.integers(-3, 3).map(float)), top_k=st.integers(1, 40))
+@given(logits=arrays(np.float32, (2, 40), elements=st.integers(-3, 3).map(float)), top_k=st.integers(1, 40))
 def test_top_entries_with_many_ties_are_the_sorted_head(logits, top_k):
-    found = summarise_rows(logits, ids([0, 1]), top_k=top_k, dictionary_size=300, positions=ids([1, 2]))
+    found = summarise_rows(logits, ids([0, 1]), top_k=top_k, dictionary_size=40, positions=ids([1, 2]))
     for row in range(2):
-        order = sorted(range(300), key=lambda k: (-logits[row, k], k))[:top_k]
+        order = sorted(range(40), key=lambda k: (-logits[row, k], k))[:top_k]
         assert found.top_ids[row].tolist() == order
-        mass = np.exp(found.top_logprobs[row].astype(float)).sum() + np.exp(found.tail_logprob[row])
+        tail = 0.0 if top_k == 40 else np.exp(found.tail_logprob[row])
+        mass = np.exp(found.top_logprobs[row].astype(float)).sum() + tail
         assert mass == pytest.approx(1, abs=1e-5)
 
 
