@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
-st.set_page_config(page_title="Drift Runs", layout="wide")
+# An icon of our own: without it the browser would fetch the page icon's picture from another host.
+st.set_page_config(page_title="Drift Runs", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 st.navigation(
     [
         st.Page("pages/overview.py", title="Overview", icon=":material/table_rows:", default=True),

@@ -6,16 +6,16 @@ a user chose is in it. Arrow tables and frozen records cannot be changed by a pa
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import streamlit as st
 
 from drift_runs import schema
 from drift_runs.errors import StoreError
+from drift_runs.protocol.model import Protocol
 from drift_runs.tracking.uris import resolve_uri, sqlite_path
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def determinism(uri: str, run_id: str, complete: bool) -> pa.Table:
 
 
 @st.cache_data(show_spinner=False, max_entries=100)
-def protocol(uri: str, run_id: str, complete: bool) -> dict[str, Any]:
-    """The canonical protocol that a campaign ran, as its JSON says it."""
+def protocol(uri: str, run_id: str, complete: bool) -> Protocol:
+    """The protocol that a campaign ran, from the canonical JSON that it stored."""
     from drift_runs.tracking.mlflow_store import load_protocol_json
 
-    return json.loads(load_protocol_json(uri, run_id))
+    return Protocol.model_validate_json(load_protocol_json(uri, run_id))

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from drift_runs import schema
+from drift_runs.measure.figures import Figure
+from drift_runs.measure.quantiles import WITHHELD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +27,6 @@ class Column:
     statistic: str
     unit: str
     """``nats``, ``share`` or ``count``."""
-    band: str = ""
-    """Confidence band of the reference that the figure is confined to."""
 
     @property
     def label(self) -> str:
@@ -38,42 +38,18 @@ FLIP_STRICT = Column(key="flip_strict", header="strict flip rate", spec="flip.st
 KL_MEAN = Column(key="kl_mean", header="KL mean, nats", spec="kl.full", statistic="mean", unit="nats")
 KL_P95 = Column(key="kl_p95", header="KL p95, nats", spec="kl.full", statistic="p95", unit="nats")
 WORST = Column(key="worst", header="worst range p95, nats", spec="kl.full", statistic="worst_range.p95", unit="nats")
-STRONG = Column(key="strong", header="strong overturns", spec="flip", statistic="count", unit="count", band="strong")
+STRONG = Column(key="strong", header="strong overturns", spec="strong_overturn", statistic="count", unit="count")
+STRONG_RATE = Column(
+    key="strong_rate", header="strong overturn rate", spec="strong_overturn", statistic="rate", unit="share"
+)
 
 OVERVIEW = (FLIP, KL_MEAN, KL_P95, WORST, STRONG)
 RANGE_METRICS = {"kl.full.p95": KL_P95, "kl.full.mean": KL_MEAN, "flip.rate": FLIP}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One row of the figures table. Fields are those of ``drift_runs.schema.FIGURES``."""
-
-    arm: str
-    scope_kind: str
-    scope: str
-    outliers: str
-    spec: str
-    statistic: str
-    value: float | None
-    n: int
-    excluded: int
-    beyond: int | None
-    state: str
-    reason: str
-    low: float | None
-    high: float | None
-    interval: str
-    clusters: int | None
-    named: str
-    named_share: float | None
-    floor: str
-    floor_value: float | None
-    verdict: str
-    verdict_reason: str
-
-    @property
-    def withheld(self) -> bool:
-        return self.value is None or self.state == "withheld"
+def is_withheld(figure: Figure) -> bool:
+    """True when there is a reason in place of a number."""
+    return figure.value is None or figure.state == WITHHELD
 
 
 class Book:
@@ -98,8 +74,10 @@ class Book:
         """One figure an arm. ``scope`` is ``all`` or ``panel:NAME``; the first row wins where several floors stand."""
         key = (column, scope, outliers)
         if key not in self._by_arm:
-            where = _where(column, *split_scope(scope))
-            found = self.rows(spec=column.spec, statistic=column.statistic, outliers=outliers, **where)
+            kind, name = split_scope(scope)
+            found = self.rows(
+                spec=column.spec, statistic=column.statistic, outliers=outliers, scope_kind=kind, scope=name
+            )
             self._by_arm[key] = {figure.arm: figure for figure in reversed(found)}
         return self._by_arm[key]
 
@@ -111,12 +89,6 @@ class Book:
     def scopes(self, kind: str) -> list[str]:
         """Names of the scopes of a kind, in the order of first appearance."""
         return list(dict.fromkeys(figure.scope for figure in self.rows(scope_kind=kind)))
-
-
-def _where(column: Column, kind: str, name: str) -> dict[str, str]:
-    if column.band:
-        return {"scope_kind": "band", "scope": column.band if kind == "all" else f"{name}/{column.band}"}
-    return {"scope_kind": kind, "scope": name}
 
 
 def split_scope(scope: str) -> tuple[str, str]:
@@ -156,7 +128,8 @@ def write_number(
     value *= scale
     half = (high - low) * scale / 2 if low is not None and high is not None else 0.0
     if value != 0 and abs(value) < 1e-4 and half < 1e-3:
-        return f"{value:.1e}{suffix}"
+        mantissa, _, exponent = f"{value:.1e}".partition("e")
+        return f"{mantissa}e{int(exponent)}{suffix}"
     size = half if half > 0 else abs(value) / 10
     places = 2 if size <= 0 else 1 - math.floor(math.log10(size))
     if value != 0:

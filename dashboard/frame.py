@@ -1,4 +1,4 @@
-"""What every page shares: the campaign, the header, the outlier switch, notes, and what to say when nothing is there."""
+"""What every page shares: campaign, header, outlier switch, notes, and what to say when nothing is there."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import streamlit as st
 from dashboard import data, state
 from dashboard.components import style
 from dashboard.components.markup import Html, tag
-from dashboard.figures import Book, Column, Figure, differs_by_outliers
+from dashboard.figures import Book, Column, differs_by_outliers
 from drift_runs.errors import DriftError
 
 if TYPE_CHECKING:
+    from drift_runs.measure.figures import Figure
+    from drift_runs.protocol.model import Protocol
     from drift_runs.tracking.records import ArmRecord, CampaignRecord
 
 SWITCH_LABELS = {"with": "with outliers", "without": "without outliers", "both": "side by side"}
@@ -28,7 +30,7 @@ class Page:
     view: state.View
     campaign: CampaignRecord
     book: Book
-    facets_of_reference: dict[str, str]
+    protocol: Protocol
 
     def arms(self, role: str, *, filtered: bool = True) -> list[ArmRecord]:
         """Complete arms of a role that pass the facet filters. Floors always pass: they belong to the figures."""
@@ -89,7 +91,7 @@ def open_page(title: str) -> Page:
         view=view,
         campaign=campaign,
         book=Book(data.figures(uri, arm.run_id, arm.complete) for arm in arms),
-        facets_of_reference=_reference_facets(uri, campaign),
+        protocol=_protocol(uri, campaign),
     )
 
 
@@ -121,7 +123,7 @@ def _changed(name: str) -> None:
 def _choices(view: state.View, campaigns: list[CampaignRecord], uri: str) -> state.Choices:
     chosen = next((record for record in campaigns if record.run_id == view.campaign), campaigns[0])
     shown = [arm for arm in chosen.arms if arm.role != "floor"]
-    panels = [panel["name"] for panel in _protocol(uri, chosen).get("panels", ())]
+    panels = [panel.name for panel in _protocol(uri, chosen).panels]
     return state.Choices(
         campaigns=[record.run_id for record in campaigns],
         scopes=["all", *(f"panel:{name}" for name in panels)],
@@ -130,14 +132,8 @@ def _choices(view: state.View, campaigns: list[CampaignRecord], uri: str) -> sta
     )
 
 
-def _protocol(uri: str, campaign: CampaignRecord) -> dict:
+def _protocol(uri: str, campaign: CampaignRecord) -> Protocol:
     return data.protocol(uri, campaign.run_id, campaign.complete)
-
-
-def _reference_facets(uri: str, campaign: CampaignRecord) -> dict[str, str]:
-    arms = _protocol(uri, campaign).get("arms", ())
-    found = next((arm for arm in arms if arm.get("name") == campaign.reference), {})
-    return {facet: str(found.get(facet, "")) for facet in ("derivative", "weights", "kv", "engine")}
 
 
 def campaign_label(record: CampaignRecord) -> str:

@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation from a store: ``python -m dashboard.screenshot --store DIR --out docs/images``.
+"""Makes the documentation's pictures from a store: ``python -m dashboard.screenshot --store DIR --out docs/images``.
 
 It starts the real server and a real Chromium, so a picture shows what a user sees.
 """
@@ -93,7 +93,7 @@ def settled(page: Page) -> None:
     page.wait_for_selector("h1", timeout=READY_LIMIT_MS)
     page.wait_for_selector("[data-test-script-state=notRunning]", timeout=READY_LIMIT_MS, state="attached")
     for chart in page.locator("[data-testid=stVegaLiteChart]").all():
-        chart.locator("canvas, svg").first.wait_for(timeout=READY_LIMIT_MS)
+        chart.locator("svg.marks, canvas.marks").first.wait_for(timeout=READY_LIMIT_MS)
 
 
 def take(

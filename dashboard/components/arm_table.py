@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, FLIP_STRICT, OVERVIEW, Column, sort_key
+from dashboard.figures import FLIP, FLIP_STRICT, OVERVIEW, STRONG, STRONG_RATE, Column, sort_key
 from dashboard.frame import chip
 
 if TYPE_CHECKING:
     from dashboard.frame import Page
+    from drift_runs.measure.figures import Figure
     from drift_runs.tracking.records import ArmRecord
 
-FACET_HEADERS = (("derivative", "derivative"), ("weights", "weights"), ("kv", "KV"), ("engine", "engine"))
-SET_WORDS = {"with": "with", "without": "without", "only": "only"}
+FACET_HEADERS = {
+    "derivative": "derivative",
+    "weights": "weights",
+    "kv": "KV",
+    "engine": "engine",
+    "settings": "settings",
+}
+BESIDE = {FLIP.key: FLIP_STRICT, STRONG.key: STRONG_RATE}
+"""What stands in the cell of another figure."""
 
 
 def ordered(page: Page, arms: list[ArmRecord]) -> list[ArmRecord]:
@@ -31,24 +40,56 @@ def ordered(page: Page, arms: list[ArmRecord]) -> list[ArmRecord]:
 
 
 def arm_table(page: Page, arms: list[ArmRecord], *, label: str, caption: str = "") -> Html:
-    """The table of one group of arms; side by side gives each arm a row with and a row without outliers."""
+    """The table of one group of arms; side by side gives each arm a row with and a row without outliers.
+
+    A facet that is the same for every arm of the campaign is said once, above the table.
+    """
     sets = page.view.outlier_sets
+    facets = varying_facets(page)
     head = [tag("th", "arm", scope="col")]
-    head += [tag("th", words, scope="col") for _, words in FACET_HEADERS]
-    head += [tag("th", "settings", scope="col")]
+    head += [tag("th", FACET_HEADERS[facet], scope="col") for facet in facets]
     head += [tag("th", "outliers", scope="col")] if len(sets) > 1 else []
     head += [header_cell(column) for column in OVERVIEW]
     head += [tag("th", "n", scope="col", cls="dr-right")]
     body = []
     for arm in arms:
         for index, outliers in enumerate(sets):
-            lead = _lead(page, arm, span=len(sets)) if index == 0 else []
-            mark = [tag("td", SET_WORDS[outliers])] if len(sets) > 1 else []
+            lead = _lead(page, arm, facets, span=len(sets)) if index == 0 else []
+            mark = [tag("td", outliers)] if len(sets) > 1 else []
             body.append(tag("tr", lead, mark, _figures(page, arm, outliers), data_arm=arm.arm, data_outliers=outliers))
     return table(caption, head, body, label=label)
 
 
-def _lead(page: Page, arm: ArmRecord, *, span: int) -> list[Html]:
+def _facet(page: Page, arm: ArmRecord, facet: str) -> str:
+    return settings_text(arm.settings) if facet == "settings" else getattr(arm, facet)
+
+
+def varying_facets(page: Page) -> list[str]:
+    """Facets that tell the campaign's arms, the reference among them, apart."""
+    arms = [arm for arm in page.campaign.arms if arm.role != "floor"]
+    return [
+        facet
+        for facet in FACET_HEADERS
+        if len({_facet(page, arm, facet) for arm in arms} | {_of_reference(page, facet)}) > 1
+    ]
+
+
+def common_facets(page: Page) -> str:
+    """The facets that every arm shares, in words; empty when there are none."""
+    varying = varying_facets(page)
+    shared = [
+        f"{FACET_HEADERS[facet]} {_of_reference(page, facet)}"
+        for facet in FACET_HEADERS
+        if facet not in varying and _of_reference(page, facet)
+    ]
+    return f"The same for every arm: {', '.join(shared)}." if shared else ""
+
+
+def _of_reference(page: Page, facet: str) -> str:
+    return "" if facet == "settings" else str(getattr(page.protocol.reference, facet))
+
+
+def _lead(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> list[Html]:
     rows = span if span > 1 else None
     marks = []
     if arm.role == "follow-up":
@@ -57,27 +98,14 @@ def _lead(page: Page, arm: ArmRecord, *, span: int) -> list[Html]:
         marks.append(chip("draft", "warn", "The protocol was not frozen."))
     if "with" in page.view.outlier_sets and any(page.includes_outliers(arm.arm, column) for column in OVERVIEW):
         marks.append(chip("incl. outlier", "outlier", "Figures in this row count a window declared as an outlier."))
-    title = tag("span", arm.title, cls="dr-line dr-small dr-wrap") if arm.title and arm.title != arm.arm else None
+    title = tag("span", arm.title, cls="dr-line dr-title dr-wrap") if arm.title and arm.title != arm.arm else None
     cells = [tag("th", arm.arm, title, tag("span", marks, cls="dr-line") if marks else None, scope="row", rowspan=rows)]
-    for facet, _ in FACET_HEADERS:
-        value = getattr(arm, facet)
-        same = value == page.facets_of_reference.get(facet)
-        cells.append(
-            tag(
-                "td",
-                tag("span", value, cls="dr-same") if same else tag("b", value),
-                _observed(arm) if facet == "weights" else None,
-                rowspan=rows,
-            )
-        )
-    cells.append(tag("td", settings_text(arm.settings), cls="dr-small dr-wrap", rowspan=rows))
+    for facet in facets:
+        value = _facet(page, arm, facet)
+        seen = f"the file's tensor types: {arm.weights_observed}" if facet == "weights" else None
+        word = tag("span", value, cls="dr-same") if value == _of_reference(page, facet) else tag("b", value)
+        cells.append(tag("td", word, title=seen, cls="dr-facet dr-wrap", rowspan=rows))
     return cells
-
-
-def _observed(arm: ArmRecord) -> Html | None:
-    if not arm.weights_observed or arm.weights_observed == arm.weights:
-        return None
-    return tag("span", arm.weights_observed, cls="dr-line dr-small dr-wrap", title="what the file's tensor types say")
 
 
 def settings_text(canonical: str) -> str:
@@ -94,8 +122,9 @@ def settings_text(canonical: str) -> str:
 def _figures(page: Page, arm: ArmRecord, outliers: str) -> list[Html]:
     cells = []
     for column in OVERVIEW:
-        strict = page.figure(arm.arm, FLIP_STRICT, outliers) if column is FLIP else None
-        lines = figure_cell(page.figure(arm.arm, column, outliers), column, strict=strict)
+        more = BESIDE.get(column.key)
+        beside = page.figure(arm.arm, more, outliers) if more else None
+        lines = figure_cell(page.figure(arm.arm, column, outliers), column, beside=beside)
         cells.append(tag("td", lines, data_figure=column.key))
     first = page.figure(arm.arm, FLIP, outliers)
     cells.append(tag("td", f"{first.n:,}" if first else "", cls="dr-num dr-right"))
@@ -126,8 +155,6 @@ def csv_rows(page: Page, arms: list[ArmRecord], columns: tuple[Column, ...]) -> 
     return rows
 
 
-def figure_fields(figure: object) -> dict[str, object]:
+def figure_fields(figure: Figure) -> dict[str, object]:
     """A figure as CSV fields, in the order of the schema."""
-    from dataclasses import asdict
-
     return {name: value for name, value in asdict(figure).items() if name != "arm"}

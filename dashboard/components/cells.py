@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dashboard.components.markup import Html, tag
-from dashboard.figures import Column, Figure, write_interval, write_number, write_value
+from dashboard.figures import Column, is_withheld, write_interval, write_number, write_value
 from drift_runs.charts import palette
+from drift_runs.measure.figures import Figure
 
 
 def verdict_chip(figure: Figure) -> Html | None:
@@ -17,15 +18,15 @@ def verdict_chip(figure: Figure) -> Html | None:
     return tag("span", mark, cls=f"dr-chip dr-{figure.verdict}", title=figure.verdict_reason or None)
 
 
-def figure_cell(figure: Figure | None, column: Column, *, strict: Figure | None = None) -> list[Html | None]:
+def figure_cell(figure: Figure | None, column: Column, *, beside: Figure | None = None) -> list[Html | None]:
     """Lines of a cell.
 
     A withheld figure shows its reason in place of a number; an indicative one is greyed and says how many values lie
-    beyond it. ``strict``: the same rate under ``flip.strict``, which stands beside ``flip`` always.
+    beyond it. ``beside``: a rate that belongs to the figure (``flip.strict`` to ``flip``, the rate to a count).
     """
     if figure is None:
         return [_small("not measured")]
-    if figure.withheld:
+    if is_withheld(figure):
         return [tag("span", "withheld", cls="dr-line dr-grey"), _small(figure.reason)]
     grey = " dr-grey" if figure.state == "indicative" else ""
     lines: list[Html | None] = [
@@ -34,26 +35,35 @@ def figure_cell(figure: Figure | None, column: Column, *, strict: Figure | None 
     if figure.named:
         lines.append(tag("span", tag("b", figure.named), f", n {figure.n:,}", cls="dr-line dr-small dr-wrap"))
         if figure.named_share is not None:
-            lines.append(_small(f"named by {figure.named_share:.0%} of resamples"))
+            lines.append(_small(f"{figure.named_share:.0%} of resamples", "share of resamples that name this range"))
     interval = write_interval(figure, column.unit)
     if interval:
-        lines.append(tag("span", interval, cls="dr-line dr-small dr-num", title=figure.interval or None))
-    if strict is not None and not strict.withheld:
-        lines.append(_small(f"{strict.spec} {write_value(strict, column.unit)}"))
+        lines.append(_small(interval, figure.interval, plain=False))
     if column.unit == "count":
         lines.append(_small(f"of {figure.n:,}"))
+    if beside is not None and not is_withheld(beside):
+        lines.append(
+            _small(
+                f"{beside.spec} {write_value(beside, 'share')}"
+                if beside.spec != figure.spec
+                else f"{write_value(beside, 'share')} {write_interval(beside, 'share')}",
+                beside.interval,
+            )
+        )
     if figure.floor and figure.floor_value is not None:
         shown = write_number(figure.floor_value, column.unit)
-        lines.append(tag("span", f"floor {shown}", cls="dr-line dr-small dr-num", title=f"floor: {figure.floor}"))
+        lines.append(_small(f"floor {shown}", f"floor: {figure.floor}", plain=False))
     lines.append(verdict_chip(figure))
     if figure.state == "indicative":
-        beyond = "" if figure.beyond is None else f", {figure.beyond} values beyond"
+        beyond = "" if figure.beyond is None else f", {figure.beyond} beyond"
         lines.append(_small(f"indicative{beyond}"))
     return lines
 
 
-def _small(words: str) -> Html | None:
-    return tag("span", words, cls="dr-line dr-small dr-wrap") if words else None
+def _small(words: str, title: str = "", *, plain: bool = True) -> Html | None:
+    """A small line; not ``plain`` keeps it in one piece with figures of one width."""
+    kind = "dr-wrap" if plain else "dr-num"
+    return tag("span", words, cls=f"dr-line dr-small {kind}", title=title or None) if words else None
 
 
 def header_cell(column: Column) -> Html:

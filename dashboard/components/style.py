@@ -5,15 +5,18 @@ from __future__ import annotations
 from drift_runs.charts import palette
 
 SHEET = f"""
+[data-testid="stMainBlockContainer"] {{ padding: 3.2rem 2.2rem 4rem; }}
 .dr-scroll {{ overflow-x: auto; max-width: 100%; }}
 .dr-table {{ border-collapse: collapse; width: 100%; font-size: 0.84rem; line-height: 1.35; }}
 .dr-table caption {{ text-align: left; padding: 0 0 0.35rem; opacity: 0.75; }}
 .dr-table th, .dr-table td {{
   padding: 0.4rem 0.55rem; vertical-align: top; text-align: left;
   border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }}
-.dr-table thead th {{ font-weight: 600; vertical-align: bottom; white-space: nowrap;
+.dr-table thead th {{ font-weight: 600; vertical-align: bottom;
   border-bottom: 2px solid color-mix(in srgb, currentColor 30%, transparent); }}
-.dr-table tbody th {{ font-weight: 600; min-width: 7rem; }}
+.dr-table tbody th {{ font-weight: 600; min-width: 7.5rem; max-width: 13rem; }}
+.dr-facet {{ min-width: 4rem; max-width: 8rem; }}
+.dr-title {{ font-weight: 400; font-size: 0.78rem; opacity: 0.85; }}
 .dr-num {{ font-variant-numeric: tabular-nums; white-space: nowrap; }}
 .dr-table .dr-right {{ text-align: right; }}
 .dr-value {{ font-weight: 650; font-size: 0.95rem; }}

@@ -9,11 +9,11 @@ import pyarrow as pa
 import streamlit as st
 
 from dashboard import data, state
-from dashboard.components.arm_table import arm_table, csv_rows, ordered
-from dashboard.components.cells import table
+from dashboard.components.arm_table import arm_table, common_facets, csv_rows, ordered
+from dashboard.components.cells import figure_cell, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, FLIP_STRICT, KL_MEAN, OVERVIEW, Column, write_value
+from dashboard.figures import FLIP, FLIP_STRICT, KL_MEAN, OVERVIEW, STRONG_RATE, Column, is_withheld, write_value
 from dashboard.frame import Page, chip, control, open_page
 from drift_runs.charts.flip_by_arm import flip_by_arm
 from drift_runs.charts.kl_by_arm import kl_by_arm
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord
 
 SORT_LABELS = {"arm": "arm", **{column.key: f"{column.header} ({column.spec})" for column in OVERVIEW}}
+EXPORTED = (*OVERVIEW, FLIP_STRICT, STRONG_RATE)
 ORDER_LABELS = {"desc": "largest first", "asc": "smallest first"}
 FACET_LABELS = {"derivative": "Derivative", "weights": "Weights", "kv": "KV", "engine": "Engine"}
 
@@ -40,9 +41,7 @@ def show() -> None:
         hidden = len(everyone) - len(candidates)
         shown = f"{len(candidates)} of {len(everyone)} candidates." if hidden else ""
         st.html(arm_table(page, candidates, label="Candidates", caption=f"{shown} {_reading(page)}".strip()))
-        csv_button(
-            csv_rows(page, candidates, (*OVERVIEW, FLIP_STRICT)), name=_file(page, "candidates"), key="candidates"
-        )
+        csv_button(csv_rows(page, candidates, EXPORTED), name=_file(page, "candidates"), key="candidates")
         _charts(page, candidates, follow_ups)
     else:
         st.html(tag("p", "No candidate passes the filters." if everyone else "No candidate.", cls="dr-say"))
@@ -50,9 +49,7 @@ def show() -> None:
         st.subheader("Follow-ups", anchor=False)
         st.html(tag("p", "Measured outside the frozen protocol: shown apart, not ranked with it.", cls="dr-say"))
         st.html(arm_table(page, follow_ups, label="Follow-ups"))
-        csv_button(
-            csv_rows(page, follow_ups, (*OVERVIEW, FLIP_STRICT)), name=_file(page, "follow-ups"), key="follow-ups"
-        )
+        csv_button(csv_rows(page, follow_ups, EXPORTED), name=_file(page, "follow-ups"), key="follow-ups")
     _floors(page)
 
 
@@ -62,9 +59,8 @@ def _file(page: Page, what: str) -> str:
 
 def _controls(page: Page) -> None:
     view = page.view
-    panels = data.protocol(page.uri, page.campaign.run_id, page.campaign.complete).get("panels", ())
     scopes = {"all": "all scored positions"}
-    scopes |= {f"panel:{panel['name']}": f"panel {panel['name']}: {panel.get('title', '')}" for panel in panels}
+    scopes |= {f"panel:{panel.name}": f"panel {panel.name}: {panel.title}" for panel in page.protocol.panels}
     left, middle, right = st.columns([3, 3, 2])
     left.selectbox("Positions", list(scopes), format_func=scopes.__getitem__, **control("scope", view.scope))
     middle.selectbox("Sort by", state.SORTS, format_func=SORT_LABELS.__getitem__, **control("sort", view.sort))
@@ -107,15 +103,19 @@ def _sentence(page: Page, arms: list[ArmRecord]) -> list[object]:
 def _reading(page: Page) -> str:
     """The rule by which to read a cell, with the floor and interval by name."""
     outliers = page.view.outlier_sets[0]
-    figures = page.book.by_arm(KL_MEAN, page.view.scope, outliers).values()
+    arms = {arm.arm for arm in page.arms("candidate")}
+    figures = [figure for name, figure in page.book.by_arm(KL_MEAN, page.view.scope, outliers).items() if name in arms]
     floors = sorted({figure.floor for figure in figures if figure.floor})
     intervals = sorted({figure.interval for figure in figures if figure.interval})
-    text = "A cell: value, [interval], the same figure of the floor, verdict."
+    notes = sorted({figure.reason for figure in figures if figure.reason})
+    text = "A cell: value, [interval], floor; the verdict is decided on the paired difference of kl.full mean."
     if floors:
         text += f" Floor: {', '.join(floors)}."
     if intervals:
         text += f" Interval: {'; '.join(intervals)}."
-    return text
+    if len(notes) == 1:
+        text += f" {notes[0]}."
+    return f"{text} {common_facets(page)}".strip()
 
 
 def chart_rows(page: Page, column: Column, arms: list[ArmRecord]) -> pa.Table:
@@ -132,7 +132,7 @@ def chart_rows(page: Page, column: Column, arms: list[ArmRecord]) -> pa.Table:
                     "arm": arm.arm,
                     "group": arm.role,
                     "outliers": outliers,
-                    "value": None if figure.withheld else figure.value,
+                    "value": None if is_withheld(figure) else figure.value,
                     "low": figure.low,
                     "high": figure.high,
                     "n": figure.n,
@@ -223,8 +223,6 @@ def _floors(page: Page) -> None:
 
 
 def _floor_cells(page: Page, arm: ArmRecord, columns: tuple[Column, ...], outliers: str) -> list[Html]:
-    from dashboard.components.cells import figure_cell
-
     cells = []
     n = ""
     for column in columns:

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import streamlit as st
 
-from dashboard import data, state
+from dashboard import state
 from dashboard.components.arm_table import figure_fields, ordered
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, KL_MEAN, KL_P95, RANGE_METRICS, WORST, Figure, write_value
+from dashboard.figures import FLIP, KL_MEAN, KL_P95, RANGE_METRICS, WORST, is_withheld, write_value
 from dashboard.frame import Page, chip, control, open_page
 from drift_runs.charts.palette import OUTLIER_LABELS
 from drift_runs.charts.range_heatmap import range_heatmap, value_domain
 
 if TYPE_CHECKING:
+    from drift_runs.measure.figures import Figure
     from drift_runs.tracking.records import ArmRecord
 
 METRIC_LABELS = {"kl.full.p95": "kl.full p95", "kl.full.mean": "kl.full mean", "flip.rate": "flip rate"}
@@ -105,7 +106,7 @@ def cells(page: Page, arms: list[ArmRecord], outliers: str) -> pa.Table:
                 {
                     "arm": arm.arm if arm.role == "candidate" else f"{arm.arm} (follow-up)",
                     "kind": kind,
-                    "value": None if figure is None or figure.withheld else figure.value,
+                    "value": None if figure is None or is_withheld(figure) else figure.value,
                     "n": figure.n if figure else 0,
                     "state": figure.state if figure else "withheld",
                     "reason": figure.reason if figure else "not measured",
@@ -195,9 +196,8 @@ def _sort_value(figures: dict, sets: tuple[str, ...], arm: str, scope: str, page
 
 
 def _outlier_ranges(page: Page) -> set[str]:
-    windows = {window for window, _ in page.campaign.outliers}
-    ranges = data.protocol(page.uri, page.campaign.run_id, page.campaign.complete).get("ranges", ())
-    return {item["name"] for item in ranges if item["window"] in windows}
+    windows = page.protocol.outlier_windows
+    return {item.name for item in page.protocol.ranges if item.window in windows}
 
 
 def _range_row(scope: str, arm: str, figures: dict, sets: tuple[str, ...], marks: list[Html]) -> Html:
@@ -224,7 +224,7 @@ def _worst(page: Page, arm: str) -> None:
         figure = page.book.by_arm(WORST, page.view.scope, outliers).get(arm)
         if figure is None:
             continue
-        if figure.withheld:
+        if is_withheld(figure):
             said: list[object] = ["withheld: ", figure.reason]
         else:
             share = "" if figure.named_share is None else f", the same range in {figure.named_share:.0%} of resamples"

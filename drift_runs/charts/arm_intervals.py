@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from drift_runs.charts import palette
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("arm", "group", "outliers", "value", "low", "high", "n", "state", "verdict", "floor", "floor_value")
-"""What a table must have; ``floor_low`` and ``floor_high`` are optional. ``group`` is ``candidate`` or ``follow-up``."""
+"""What a table must have. ``group`` is ``candidate`` or ``follow-up``; ``floor_low``, ``floor_high`` are optional."""
 
 ROW_HEIGHT_PX = 34
 
@@ -30,8 +31,14 @@ def arm_intervals(table: pa.Table, *, axis_title: str, log: bool, number_format:
     rows = [_row(row, log=log) for row in table.to_pylist()]
     order = list(dict.fromkeys(row["label"] for row in sorted(rows, key=lambda row: row["group"] == "follow-up")))
     present = [label for key, label in palette.OUTLIER_LABELS.items() if any(row["key"] == key for row in rows)]
-    scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=True)
-    axis = alt.Axis(title=axis_title, format=number_format, tickCount=6, labelOverlap=True)
+    low, high = _extent(rows, log=log)
+    if log:
+        scale = alt.Scale(type="log", domain=[low / 1.6, high * 1.6], nice=False)
+        # One line a decade: the ticks between would fill the page with lines.
+        axis = alt.Axis(title=axis_title, format=number_format, values=_decades(low / 1.6, high * 1.6))
+    else:
+        scale = alt.Scale(domain=[0.0, high * 1.06], nice=False)
+        axis = alt.Axis(title=axis_title, format=number_format, tickCount=6, labelOverlap=True)
 
     def x(field: str) -> alt.X:
         return alt.X(f"{field}:Q", scale=scale, axis=axis)
@@ -74,6 +81,25 @@ def arm_intervals(table: pa.Table, *, axis_title: str, log: bool, number_format:
         )
     height = 40 + ROW_HEIGHT_PX * max(len(order), 1) * (1 if len(present) < 2 else 1.3)
     return alt.layer(*layers).properties(height=height, width="container")
+
+
+def _extent(rows: list[dict[str, Any]], *, log: bool) -> tuple[float, float]:
+    """Smallest and largest number that is drawn; something sensible when nothing is."""
+    names = ("value", "low", "high", "floor_value", "floor_low", "floor_high")
+    numbers = [
+        row[name] for row in rows for name in names if row[name] is not None and (row["drawn"] or "floor" in name)
+    ]
+    numbers = [number for number in numbers if number > 0]
+    if not numbers:
+        return (1e-6, 1.0) if log else (0.0, 0.01)
+    return min(numbers), max(numbers)
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """Powers of ten in [low, high], thinned where there are many; the ends when there are fewer than two."""
+    exponents = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    step = 1 + len(exponents) // 8
+    return [10.0**exponent for exponent in exponents[::step]] if len(exponents) > 1 else [low, high]
 
 
 def _row(row: dict[str, Any], *, log: bool) -> dict[str, Any]:

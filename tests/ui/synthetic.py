@@ -231,7 +231,6 @@ class InventedStore:
 def build_store(folder: Path, *, finish: bool = True, draft: bool = False, unfinished_arm: str = "") -> InventedStore:
     """Write the invented campaign with the real tracker; ``finish=False`` leaves it incomplete."""
     from drift_runs.measure.summary import summarise
-
     from drift_runs.tracking.mlflow_store import CampaignFacts, ComparisonFacts, Tracker
     from drift_runs.tracking.uris import resolve_uri
 
