@@ -1,4 +1,4 @@
-# The dashboard and the command line. The base may be any image with Python 3.11 to 3.13 and its venv module:
+# The dashboard and the command line. The base may be any Debian with Python 3.11 to 3.13 and its venv module:
 #   docker build --build-arg BASE=python:3.13-slim -t drift-runs .
 # Results live in the volume /data. Publish the port to this machine only, because the dashboard asks for no password:
 #   docker run --rm -v drift-data:/data -p 127.0.0.1:8501:8501 drift-runs
@@ -22,6 +22,8 @@ RUN /opt/drift/bin/python -m pip install --quiet --no-cache-dir --disable-pip-ve
         --no-deps --no-build-isolation .
 
 FROM ${BASE}
+# The engine's library wants GNU's OpenMP, which a slim base leaves out.
+RUN apt-get update -qq && apt-get install -qq --yes --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/drift /opt/drift
 RUN useradd --uid 10001 --create-home drift && mkdir /data && chown drift:drift /data
 ENV PATH=/opt/drift/bin:$PATH \
