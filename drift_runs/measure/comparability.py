@@ -6,9 +6,9 @@ import hashlib
 import json
 from dataclasses import dataclass, fields
 
+from drift_runs.measure.quantiles import QUANTILE_RULE
 from drift_runs.protocol.model import Protocol
 
-QUANTILE_RULE = "linear"
 TIE_RULE = "lowest-id"
 
 

@@ -3,7 +3,9 @@
 **Floors.** In each scope a figure stands beside one floor: among the floors that cover every scored position of that
 scope, the one with the largest ``kl.full`` mean there (the harshest), the first by name when two are equal. A floor
 that was run on some of the scope's windows only is not set beside it: its positions would be others. The verdict is
-given against the same floor, for the mean of ``kl.full`` over all positions and over each panel.
+given against the same floor, for the mean of ``kl.full`` over all positions and over each panel. A floor that the
+protocol gives to another arm than the reference is left out: its rows hold that arm's own drift, not the reference's
+noise.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ class _Summary:
         self.clusters: Clusters = clusters_of(self.positions, protocol)
         self.resampler = Resampler.of(protocol)
         self.range_at = range_index(self.positions, protocol)
-        self.floors = {name: self._laid_over(floors[name]) for name in sorted(floors)}
+        foreign = {floor.name for floor in protocol.floors if floor.arm != protocol.reference.name}
+        self.floors = {name: self._laid_over(floors[name]) for name in sorted(floors) if name not in foreign}
         self._evaluated: dict[bytes, _Evaluated] = {}
 
     def figures(self) -> Iterator[Figure]:

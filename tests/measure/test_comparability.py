@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from drift_runs.measure.comparability import ComparabilityKey, reasons_against
+from drift_runs.measure.comparability import ComparabilityKey, key_of, reasons_against
 
 KEY = ComparabilityKey(
     protocol_sha256="a" * 64,
@@ -42,3 +42,14 @@ def test_reasons_are_words_with_short_digests():
         "another protocol or version (aaaaaaaaaaaa and dddddddddddd)",
         "another quantile rule (linear and lower)",
     )
+
+
+def test_the_key_of_a_protocol_follows_what_is_scored(make_protocol):
+    digests = {"protocol_sha256": "a" * 64, "reference_capture_id": "0" * 16}
+    one = key_of(make_protocol({"w": ("A", "d", [(1, 9)])}), **digests)
+    assert reasons_against(one, key_of(make_protocol({"w": ("A", "d", [(1, 9)])}), **digests)) == ()
+    (reason,) = reasons_against(one, key_of(make_protocol({"w": ("A", "d", [(1, 8)])}), **digests))
+    assert reason.startswith("another set of scored positions")
+    declared = key_of(make_protocol({"w": ("A", "d", [(1, 9)])}, outliers=("w",)), **digests)
+    assert reasons_against(one, declared) == ("another set of outlier windows (none and w)",)
+    assert one.as_tags()["quantile_rule"] == "linear" and declared.as_tags()["outlier_set"] == "w"

@@ -57,3 +57,15 @@ def test_paired_difference_and_its_interval(key: str):
     assert (difference < 0).sum() == expected["a_lower"] and (difference > 0).sum() == expected["b_lower"]
     found = ratio_intervals(weighted, positions[:, None], cluster, int(cluster.max()) + 1, Resampler(seed=1))
     assert (found.low[0], found.high[0]) == pytest.approx(tuple(expected["ci95"]), rel=ENDS)
+
+
+def test_percentile_interval_from_the_published_seed():
+    data = json.loads((FOLDER / "glm53-panel.json").read_text())
+    means = np.array([window["mean_kl"] for window in data["windows"]])[:, None]
+    positions = np.array([float(window["scored_positions"]) for window in data["windows"]])[:, None]
+    expected = data["published"]
+    resampler = Resampler(seed=expected["seed"], resamples=expected["resamples"])
+    index = np.arange(len(means), dtype=np.int32)
+    found = ratio_intervals(means * positions, positions, index, len(means), resampler)
+    assert (means * positions).sum() / positions.sum() == pytest.approx(expected["mean"], rel=1e-12)
+    assert (found.low[0], found.high[0]) == pytest.approx(tuple(expected["ci95_percentile"]), rel=1e-9)

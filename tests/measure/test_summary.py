@@ -167,6 +167,17 @@ def test_the_harshest_floor_that_covers_the_scope_stands_beside(protocol, make_t
     )
 
 
+def test_a_floor_of_another_arm_is_no_floor_of_the_reference(make_protocol, make_table, columns):
+    declared = [{"name": "own", "arm": "f16", "kind": "launch"}, {"name": "theirs", "arm": "q4_0", "kind": "launch"}]
+    protocol = make_protocol(SPANS, floors=declared)
+    floors = {
+        "own": make_table(protocol, kl_full_nats=np.full(N, 1e-5)),
+        "theirs": make_table(protocol, kl_full_nats=np.full(N, 0.5)),
+    }
+    find = pick(summarise(make_table(protocol, **columns), protocol, arm="q4_0", floors=floors))
+    assert find("all", "all", "kl.full", "mean")["floor"] == "own"
+
+
 def test_verdicts_of_a_candidate_that_is_its_floor(protocol, make_table, columns):
     table = make_table(protocol, **columns)
     find = pick(summarise(table, protocol, arm="q4_0", floors={"same": table}))
