@@ -27,11 +27,11 @@ from drift_runs.machine import Machine
 from drift_runs.measure.comparability import key_of
 from drift_runs.measure.determinism import DeterminismSummary, determinism_table, summarise_determinism
 from drift_runs.measure.summary import summarise
-from drift_runs.protocol.canonical import canonical_json, write_atomically
+from drift_runs.protocol.canonical import canonical_json
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.lock import lock_path
 from drift_runs.protocol.model import Arm
-from drift_runs.store import Store, content_id
+from drift_runs.store import PlannedCapture, Store, content_id, write_plan
 from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
 
 
@@ -239,24 +239,19 @@ class _Campaign:
 
     def _write_plan(self) -> None:
         """Which capture is which arm: what ``drift measure`` starts from, with no model at hand."""
-        folder = self.store.root / "campaigns"
-        folder.mkdir(exist_ok=True)
-        path = folder / f"{self.loaded.protocol.name}-{campaign_key(self.executions)}.json"
-        entries = {
-            execution.name: {
-                "kind": execution.kind,
-                "arm": execution.arm.name,
-                "floor": execution.floor.kind if execution.floor else "",
-                "rows_expected": execution.floor.rows if execution.floor else "",
-                "capture": execution.capture_id,
-                "windows": list(execution.windows),
-            }
+        entries = tuple(
+            PlannedCapture(
+                name=execution.name,
+                kind=execution.kind,
+                capture=execution.capture_id,
+                comparison="" if execution is self.reference else execution.compared_with(self.reference),
+                windows=execution.windows,
+            )
             for execution in self.executions
-        }
-        if path.is_file():  # follow-ups of an earlier run stay
-            entries = json.loads(path.read_text(encoding="utf-8"))["executions"] | entries
-        plan = {"protocol_sha256": self.loaded.protocol_sha256, "run_id": self.run_id, "executions": entries}
-        write_atomically(path, canonical_json(plan) + b"\n")
+        )
+        write_plan(
+            self.store, self.loaded.protocol_sha256, campaign_key(self.executions), run_id=self.run_id, captures=entries
+        )
 
     def _tokens(self, launches: Sequence[Launch]) -> int:
         return sum(
@@ -322,6 +317,7 @@ class _Campaign:
                                 positions=event.positions,
                             )
                             self.reporter.window(event)
+                            self.tracker.beat(self.run_id)
                         case ReferenceChanged():
                             return False
                         case Finished():
@@ -350,6 +346,8 @@ class _Campaign:
         return self.store.read_comparison(execution.compared_with(self.reference), execution.windows)
 
     def _finish(self, execution: Execution, error: DriftError | None = None) -> None:
+        from drift_runs.tracking.mlflow_store import load_figures
+
         facts = self._comparison_facts(execution)
         started = self.tracker.start_comparison(self.run_id, facts)
         figures = determinism = None
@@ -362,11 +360,13 @@ class _Campaign:
             determinism = summarise_determinism(table)
             check_switch(execution, determinism)
             warnings = refuted(execution, determinism)
-            floors = self.floors if execution.kind != "floor" else {}
-            figures = summarise(comparison, self.loaded.protocol, arm=execution.name, floors=floors)
             if execution.kind == "floor":
                 self.floors[execution.name] = comparison
-            if not started.complete:
+            if started.complete:
+                figures = load_figures(self.tracker.uri, started.run_id)
+            else:
+                floors = self.floors if execution.kind != "floor" else {}
+                figures = summarise(comparison, self.loaded.protocol, arm=execution.name, floors=floors)
                 comparison_id = execution.compared_with(self.reference)
                 self.store.write_identity(
                     self.store.comparison_folder(comparison_id),

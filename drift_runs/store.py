@@ -6,6 +6,7 @@
     <store>/captures/<capture id>/processes.json          which process took which window
     <store>/comparisons/<comparison id>/comparison.json   the two capture ids
     <store>/comparisons/<comparison id>/<window>.parquet  schema COMPARISON
+    <store>/campaigns/<protocol digest>-<key>.json        which capture is which arm
     <store>/spill/                                        full rows of the reference, for the group at work only
 
 Every file is written under a temporary name, flushed, and renamed. A file that is there is whole.
@@ -19,6 +20,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -209,3 +211,44 @@ class Store:
 
     def remove_comparison(self, comparison: str, window: str) -> None:
         self.comparison_file(comparison, window).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCapture:
+    """One entry of a campaign's plan."""
+
+    name: str
+    kind: str
+    capture: str
+    comparison: str
+    """Empty for the reference."""
+    windows: tuple[str, ...]
+
+
+def write_plan(
+    store: Store, protocol_sha256: str, key: str, *, run_id: str, captures: Sequence[PlannedCapture]
+) -> None:
+    """Note which capture is which arm. Entries of an earlier run that are not among ``captures`` stay: follow-ups."""
+    path = store.root / "campaigns" / f"{protocol_sha256[:16]}-{key}.json"
+    path.parent.mkdir(exist_ok=True)
+    entries = {}
+    if path.is_file():
+        entries = {entry.name: entry for entry in _read_plan(path)}
+    entries |= {entry.name: entry for entry in captures}
+    plan = {"protocol_sha256": protocol_sha256, "run_id": run_id, "captures": [asdict(e) for e in entries.values()]}
+    write_atomically(path, canonical_json(plan) + b"\n")
+
+
+def newest_plan(store: Store, protocol_sha256: str) -> tuple[PlannedCapture, ...]:
+    """The plan of a protocol that was run last; empty when it never ran in this store."""
+    paths = (store.root / "campaigns").glob(f"{protocol_sha256[:16]}-*.json")
+    newest = max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
+    return _read_plan(newest) if newest is not None else ()
+
+
+def _read_plan(path: Path) -> tuple[PlannedCapture, ...]:
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["captures"]
+        return tuple(PlannedCapture(**{**entry, "windows": tuple(entry["windows"])}) for entry in entries)
+    except (ValueError, KeyError, TypeError):
+        raise StoreError("not a campaign's plan", where=str(path), todo="remove the file and run again") from None

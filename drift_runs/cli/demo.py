@@ -11,7 +11,7 @@ from drift_runs.cli.run import add_store_arguments
 HELP = """Run the whole job on SmolLM2-135M-Instruct: fetch the model once, make its variants, compare them under the
 shipped protocol, log every figure. Needs no GPU and no account; a second run finds everything done."""
 EXAMPLE = """drift demo
-drift demo --store /tmp/try && drift dashboard --store /tmp/try"""
+drift demo --store try-store && drift dashboard --store try-store"""
 
 PROTOCOL = "smollm2-quick"
 

@@ -19,9 +19,7 @@ INTERRUPTED = "every finished window is safe: run the same command to go on"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("protocol", help="protocol file, or the name of a shipped one")
-    parser.add_argument(
-        "--machine", type=Path, default=Path("drift.toml"), help="where models lie on this machine (default: drift.toml)"
-    )
+    parser.add_argument("--machine", type=Path, help="where models lie (default: drift.toml, else the store's)")
     parser.add_argument("--followups", type=Path, help="file with arms outside the frozen protocol")
     parser.add_argument("--arms", nargs="+", default=[], metavar="ARM", help="take these candidates only")
     add_store_arguments(parser)
@@ -42,15 +40,24 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def machine_path(given: Path | None, store: Path) -> Path | None:
+    """The machine file: the one named, else ``drift.toml`` here, else the one inside the store; None without any."""
+    if given is not None:
+        return given
+    return next((path for path in (Path("drift.toml"), store / "drift.toml") if path.is_file()), None)
+
+
 def run(args: argparse.Namespace) -> int:
     from drift_runs.machine import load_machine
+    from drift_runs.protocol.amend import superseded_lock
     from drift_runs.protocol.load import find_protocol, load_followups, load_protocol
 
     loaded = load_protocol(find_protocol(args.protocol))
+    superseded_lock(loaded)  # an amendment of something else than it names is refused before any work
     follow_ups = load_followups(args.followups, loaded) if args.followups else ()
     return execute(
         loaded,
-        load_machine(args.machine),
+        load_machine(machine_path(args.machine, args.store) or Path("drift.toml")),
         store=args.store,
         tracking_uri=args.tracking_uri,
         follow_ups=follow_ups,

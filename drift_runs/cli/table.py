@@ -67,10 +67,20 @@ def header() -> str:
 def row(outcome: Outcome) -> str:
     """One arm's row; a failed arm says why."""
     name = outcome.execution.name
-    if outcome.error is not None:
-        return f"{name:<12}  failed: {outcome.error.line()}"
-    assert outcome.figures is not None
-    found = index(outcome.figures)
+    if outcome.error is not None or outcome.figures is None:
+        return f"{name:<12}  failed: {outcome.error.line() if outcome.error else 'no figures'}"
+    last = ""
+    if outcome.execution.kind == "floor" and outcome.determinism is not None:
+        last = f"rows same {outcome.determinism.rows_identical}/{outcome.determinism.rows}"
+    mark = " (follow-up)" if outcome.execution.kind == "follow-up" else ""
+    return figures_row(name, outcome.figures, last=last, mark=mark)
+
+
+def figures_row(name: str, figures: pa.Table, *, last: str = "", mark: str = "") -> str:
+    """A row from figures alone; ``last`` replaces the verdict, ``mark`` follows it."""
+    found = index(figures)
+    mean = found.get(MEAN)
+    verdict = mean["verdict"] if mean and mean["verdict"] else "no verdict"
     cells = [
         name,
         _rate(found.get(FLIPS)),
@@ -79,7 +89,7 @@ def row(outcome: Outcome) -> str:
         _guarded(found.get(P95)),
         _worst(found.get(WORST)),
         _count(found.get(STRONG)),
-        _verdict(outcome, found.get(MEAN)),
+        last or verdict + mark,
     ]
     return "  ".join(f"{cell:<{width}}" for cell, (_, width) in zip(cells, _COLUMNS, strict=True)).rstrip()
 
@@ -140,11 +150,3 @@ def _count(figure: dict[str, Any] | None) -> str:
     value = _value(figure)
     return "-" if value is None else f"{value:.0f}"
 
-
-def _verdict(outcome: Outcome, figure: dict[str, Any] | None) -> str:
-    if outcome.execution.kind == "floor":
-        found = outcome.determinism
-        assert found is not None
-        return f"rows same {found.rows_identical}/{found.rows}"
-    mark = " (follow-up)" if outcome.execution.kind == "follow-up" else ""
-    return (figure["verdict"] if figure and figure["verdict"] else "no verdict") + mark

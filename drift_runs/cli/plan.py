@@ -1,0 +1,247 @@
+"""``drift plan``: what a run will score, take and store, before it starts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from drift_runs.cli.run import add_store_arguments, machine_path
+
+HELP = """Show what a run will score, what it will take and what it will store, before it starts.
+
+The time is estimated from a probe of a few seconds with the reference's model; --no-probe leaves it out."""
+EXAMPLE = """drift plan smollm2-quick
+drift plan protocols/mine.toml --machine drift.toml --json"""
+
+PROBE_TOKENS = 192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A short measurement with the reference's model."""
+
+    tokens_per_s: float
+    row_bytes: float
+    """Stored bytes a row of the capture."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a run costs."""
+
+    executions: int
+    tokens: int
+    """Tokens that all engines evaluate together."""
+    tokens_left: int
+    """Of these, what is not in the store yet, the reference's repeats included."""
+    positions: int
+    """Rows that are taken."""
+    full_bytes: int
+    """What their full distributions would take at 2 bytes an entry."""
+    spill_bytes: int
+    """Room that the reference's full rows take while a group is at work."""
+    groups: int
+    stored_bytes: int | None
+    """What is stored instead; None without a probe."""
+    seconds_left: float | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("protocol", help="protocol file, or the name of a shipped one")
+    parser.add_argument("--machine", type=Path, help="where models lie (default: drift.toml, else the store's)")
+    parser.add_argument("--followups", type=Path, help="file with arms outside the frozen protocol")
+    parser.add_argument("--spill-gb", type=float, default=8.0, help="room for the reference's full rows (default: 8)")
+    parser.add_argument("--no-probe", action="store_true", help="do not open a model: no estimate of time and bytes")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_store_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from drift_runs.errors import ConfigError, DriftError
+    from drift_runs.protocol.load import find_protocol, load_followups, load_protocol
+
+    if args.spill_gb <= 0:
+        raise ConfigError(f"{args.spill_gb} GB", where="--spill-gb", expected="a positive number")
+    loaded = load_protocol(find_protocol(args.protocol))
+    follow_ups = load_followups(args.followups, loaded) if args.followups else ()
+    executions = None
+    probe = None
+    why_no_probe = "--no-probe was given"
+    machine_file = machine_path(args.machine, args.store)
+    if machine_file is None:
+        why_no_probe = "no drift.toml says where the models lie"
+    elif not args.no_probe:
+        try:
+            executions = _executions(loaded, machine_file, follow_ups, args.store)
+            probe = measure_probe(loaded, executions[0])
+        except DriftError as error:
+            if args.machine is not None:
+                raise
+            why_no_probe = error.line()
+    estimate = estimate_of(loaded, follow_ups, executions, probe, args.store, int(args.spill_gb * 1e9))
+    if args.json:
+        _print_json(loaded, estimate, probe, why_no_probe)
+    else:
+        _print_text(loaded, follow_ups, estimate, probe, why_no_probe)
+    return 0
+
+
+def _executions(loaded, machine_file, follow_ups, store: Path):
+    from drift_runs.capture.execution import plan_executions
+    from drift_runs.engines.llama_cpp import identity
+    from drift_runs.machine import load_machine
+
+    cards = store / "weights" if store.is_dir() else None
+    return plan_executions(loaded, load_machine(machine_file), identity(), follow_ups=follow_ups, cards=cards)
+
+
+def measure_probe(loaded, reference) -> Probe:
+    """Score the first ``PROBE_TOKENS`` tokens of the longest window with the reference's model."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from drift_runs.capture.score import WindowTask, score_window
+    from drift_runs.engines.llama_cpp import LlamaCpp
+
+    tokens = max((loaded.tokens(window.name) for window in loaded.protocol.windows), key=len)[:PROBE_TOKENS]
+    share = sum(_scored(window) for window in loaded.protocol.windows) / sum(
+        window.scored[-1][1] - 1 for window in loaded.protocol.windows
+    )
+    # As large a part of the positions as the protocol scores: the output matrix and our analysis cost per position.
+    first = max(1, round(len(tokens) * (1 - share)))
+    task = WindowTask(
+        window="probe",
+        role="prompt",
+        tokens=np.asarray(tokens, dtype=np.int32),
+        positions=np.arange(first, len(tokens), dtype=np.int32),
+        top_k=loaded.protocol.capture.top_k,
+        dictionary_size=loaded.protocol.dictionary.size,
+    )
+    with LlamaCpp(reference.weights.path, reference.settings) as engine:
+        score_window(engine, task)  # warm: the first run reads the file and allocates
+        scored = score_window(engine, task)
+    sink = pa.BufferOutputStream()
+    pq.write_table(scored.rows, sink, compression="zstd", compression_level=3)
+    return Probe(
+        tokens_per_s=(len(tokens) - 1) / (scored.engine_s + scored.own_s),
+        row_bytes=sink.getvalue().size / scored.rows.num_rows,
+    )
+
+
+def estimate_of(loaded, follow_ups, executions, probe: Probe | None, store: Path, spill_bytes: int) -> Estimate:
+    """Counts from the protocol; bytes and time when a probe was made."""
+    from drift_runs.capture.group import evaluated_tokens, full_row_bytes, groups, pending
+    from drift_runs.store import Store
+
+    protocol = loaded.protocol
+    names = [window.name for window in protocol.windows]
+    runs = [names] * (len(protocol.arms) + len(follow_ups))
+    runs += [list(floor.windows) or names for floor in protocol.floors]
+    tokens = sum(evaluated_tokens(loaded, name) for windows in runs for name in windows)
+    positions = sum(_scored(protocol.window(name)) for windows in runs for name in windows)
+    reference = sum(map(_scored, protocol.windows))
+    parts = groups(loaded, spill_bytes)
+    left = tokens
+    if executions is not None:
+        left = sum(
+            evaluated_tokens(loaded, step.window)
+            for part in parts
+            for launch in pending(Store(store), executions, part)
+            for step in launch.steps
+        )
+    stored = None
+    if probe is not None:
+        stored = round(positions * probe.row_bytes + (positions - reference) * comparison_row_bytes())
+    return Estimate(
+        executions=len(runs),
+        tokens=tokens,
+        tokens_left=left,
+        positions=positions,
+        full_bytes=positions * protocol.dictionary.size * 2,
+        spill_bytes=max(sum(_scored(protocol.window(name)) for name in part) for part in parts) * full_row_bytes(loaded),
+        groups=len(parts),
+        stored_bytes=stored,
+        seconds_left=left / probe.tokens_per_s if probe is not None else None,
+    )
+
+
+def comparison_row_bytes() -> float:
+    """Upper bound of one stored row of a comparison: its columns before compression."""
+    from drift_runs import schema
+
+    bits = 0
+    for field in schema.COMPARISON:
+        index = getattr(field.type, "index_type", field.type)
+        bits += index.bit_width
+    return bits / 8
+
+
+def _scored(window) -> int:
+    return sum(end - start for start, end in window.scored)
+
+
+def _print_json(loaded, estimate: Estimate, probe: Probe | None, why_no_probe: str) -> None:
+    content = {
+        "protocol": loaded.protocol.name,
+        "version": loaded.protocol.version,
+        "sha256": loaded.protocol_sha256,
+        "draft": loaded.draft,
+        "estimate": asdict(estimate),
+        "probe": asdict(probe) if probe is not None else None,
+        "no_probe_because": None if probe is not None else why_no_probe,
+    }
+    json.dump(content, sys.stdout, indent=2, allow_nan=False)
+    print()
+
+
+def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why_no_probe: str) -> None:
+    from drift_runs.cli.progress import duration
+
+    protocol = loaded.protocol
+    print(f"{protocol.name} version {protocol.version} ({'draft' if loaded.draft else 'frozen'}): {protocol.title}")
+    print()
+    print(f"{'window':<24}{'panel':<7}{'document':<22}{'tokens':>7}{'scored':>8}  ranges")
+    outliers = protocol.outlier_windows
+    for window in protocol.windows:
+        kinds = Counter(span.kind for span in protocol.ranges if span.window == window.name)
+        text = ", ".join(f"{kind} x{count}" if count > 1 else kind for kind, count in kinds.items())
+        mark = "  (declared outlier)" if window.name in outliers else ""
+        tokens = len(loaded.tokens(window.name))
+        print(f"{window.name:<24}{window.panel:<7}{window.document:<22}{tokens:>7,}{_scored(window):>8,}  {text}{mark}")
+    print()
+    arms = ", ".join([arm.name for arm in protocol.arms] + [f"{arm.name} (follow-up)" for arm in follow_ups])
+    print(f"arms     {arms}")
+    print(f"floors   {', '.join(floor.name for floor in protocol.floors) or 'none'}")
+    print(
+        f"work     {estimate.executions} executions, {estimate.tokens:,} tokens to evaluate, {estimate.positions:,} rows"
+        f"; {estimate.tokens_left:,} tokens not in the store yet"
+    )
+    print(f"disk     full distributions of these rows would take {size(estimate.full_bytes)} at 2 bytes an entry")
+    if estimate.stored_bytes is not None:
+        share = estimate.stored_bytes / estimate.full_bytes
+        print(f"         stored instead: about {size(estimate.stored_bytes)} ({share:.2%})")
+    print(
+        f"         room while it runs: {size(estimate.spill_bytes)} for the reference's full rows, "
+        f"in {estimate.groups} group{'s' if estimate.groups > 1 else ''} of windows; given back at the end"
+    )
+    if probe is not None and estimate.seconds_left is not None:
+        print(
+            f"time     about {duration(estimate.seconds_left)} at {probe.tokens_per_s:.0f} tokens/s, "
+            "as the reference's model ran just now; other weights and settings run faster or slower"
+        )
+    else:
+        print(f"time     not estimated: {why_no_probe}")
+
+
+def size(count: float) -> str:
+    """``12 MB``, ``3.4 GB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
