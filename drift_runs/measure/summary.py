@@ -17,23 +17,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drift_runs.measure.arm_figures import (
+    Evaluated,
+    distribution_figures,
+    number_or_none,
+    ratio_figure,
+    worst_figure,
+)
 from drift_runs.measure.figures import Figure, figures_table
 from drift_runs.measure.intervals import Clusters, Resampler, clusters_of, plural, ratio_intervals
 from drift_runs.measure.outliers import choices, outlier_mask
 from drift_runs.measure.positions import Positions, positions_of
 from drift_runs.measure.quantiles import FIRM, WITHHELD
-from drift_runs.measure.ranges import MEAN, P95, RATE, SpanValues, Statistic, WorstRange, range_index, worst_range
+from drift_runs.measure.ranges import MEAN, P95, RATE, SpanValues, range_index, worst_range
 from drift_runs.measure.scopes import (
     FLIP_RATE,
     KL_MEAN,
     RATIOS,
-    STRICT_RATE,
     STRONG_RATE,
     Points,
     Ratios,
     Scope,
     Selection,
-    Spread,
     points_of,
     scopes_of,
     spread_of,
@@ -61,13 +66,6 @@ class _Arm(NamedTuple):
     covered: NDArray[np.bool_]
 
 
-class _Evaluated(NamedTuple):
-    points: Points
-    spread: Spread
-    floor: str
-    floor_points: Points | None
-
-
 def summarise(comparison: pa.Table, protocol: Protocol, *, arm: str, floors: Mapping[str, pa.Table]) -> pa.Table:
     """Table ``FIGURES`` of one arm from its table ``COMPARISON``; ``floors``: name -> comparison of that floor.
 
@@ -89,7 +87,7 @@ class _Summary:
         self.range_at = range_index(self.positions, protocol)
         foreign = {floor.name for floor in protocol.floors if floor.arm != protocol.reference.name}
         self.floors = {name: self._laid_over(floors[name]) for name in sorted(floors) if name not in foreign}
-        self._evaluated: dict[bytes, _Evaluated] = {}
+        self._evaluated: dict[bytes, Evaluated] = {}
 
     def figures(self) -> Iterator[Figure]:
         scopes = scopes_of(self.positions, self.protocol, self.range_at)
@@ -109,11 +107,11 @@ class _Summary:
         laid = floor.take(at) if len(keys) else floor
         return _Arm(laid, Ratios.of(laid, self.protocol), covered)
 
-    def _evaluate(self, chosen: Selection) -> _Evaluated:
+    def _evaluate(self, chosen: Selection) -> Evaluated:
         key = chosen.tobytes()
         if key not in self._evaluated:
             name, points = self._harshest(chosen)
-            self._evaluated[key] = _Evaluated(
+            self._evaluated[key] = Evaluated(
                 points_of(self.positions, self.ratios, chosen),
                 spread_of(self.positions, self.ratios, self.clusters, chosen, self.resampler),
                 name,
@@ -143,7 +141,7 @@ class _Summary:
             if shown is None or f"{figure.spec}/{figure.statistic}" in shown:
                 yield figure
 
-    def _figures_of(self, scope: Scope, choice: str, chosen: Selection, found: _Evaluated) -> Iterator[Figure]:
+    def _figures_of(self, scope: Scope, choice: str, chosen: Selection, found: Evaluated) -> Iterator[Figure]:
         common = {"arm": self.arm, "scope_kind": scope.kind, "scope": scope.name, "outliers": choice}
         points, floor = found.points, found.floor_points
         beside = {**common, "floor": found.floor, "clusters": found.spread.clusters}
@@ -151,7 +149,7 @@ class _Summary:
         note = found.spread.note if scope.kind not in ("range", "window") or not found.spread.label else ""
         for at, (spec, statistic) in enumerate(RATIOS):
             decided = self._verdict(chosen, found) if at == KL_MEAN and scope.kind in _WHOLE else None
-            yield _ratio_figure(beside, spec, statistic, at, found, note, decided)
+            yield ratio_figure(beside, spec, statistic, at, found, note, decided)
         for spec, at in (("flip", FLIP_RATE), ("strong_overturn", STRONG_RATE)):
             yield Figure(
                 **beside,
@@ -162,11 +160,11 @@ class _Summary:
                 excluded=int(points.excluded[at]),
                 floor_value=None if floor is None else float(floor.sums[at]),
             )
-        yield from _distribution_figures(beside, found, note)
+        yield from distribution_figures(beside, found, note)
         if scope.kind in _WHOLE:
             yield from self._whole_figures(beside, chosen, found, note)
 
-    def _verdict(self, chosen: Selection, found: _Evaluated) -> Verdict | None:
+    def _verdict(self, chosen: Selection, found: Evaluated) -> Verdict | None:
         if not found.floor:
             return None
         return verdict(
@@ -177,7 +175,7 @@ class _Summary:
             self.resampler,
         )
 
-    def _whole_figures(self, beside: dict, chosen: Selection, found: _Evaluated, note: str) -> Iterator[Figure]:
+    def _whole_figures(self, beside: dict, chosen: Selection, found: Evaluated, note: str) -> Iterator[Figure]:
         """Figures that only make sense over several windows."""
         yield self._window_mean(beside, chosen, found, note)
         yield from self._windows_above(beside, chosen)
@@ -199,7 +197,7 @@ class _Summary:
                 self.resampler,
                 self._spans(floor, array, chosen) if floor is not None else (),
             )
-            yield _worst_figure(beside, spec, statistic, worst)
+            yield worst_figure(beside, spec, statistic, worst)
 
     def _spans(self, positions: Positions, array: str, chosen: Selection) -> tuple[SpanValues, ...]:
         """Finite values of each range with positions in the selection, in the protocol's order."""
@@ -222,7 +220,7 @@ class _Summary:
         finite = np.isfinite(values)
         return {int(at): float(values[finite & (window == at)].mean()) for at in np.unique(window[finite])}
 
-    def _window_mean(self, beside: dict, chosen: Selection, found: _Evaluated, note: str) -> Figure:
+    def _window_mean(self, beside: dict, chosen: Selection, found: Evaluated, note: str) -> Figure:
         """Mean of window means of ``kl.full``: every window weighs the same, however long it is."""
         means = self._window_means(self.positions, "kl_full_nats", chosen)
         n = int(found.points.used[KL_MEAN])
@@ -235,7 +233,7 @@ class _Summary:
         clusters = self.clusters.take(np.array(list(first.values())))
         ones = np.ones((len(values), 1))
         bounds = ratio_intervals(values[:, None], ones, clusters.index, len(clusters.labels), self.resampler)
-        low, high = _number(bounds.low[0]), _number(bounds.high[0])
+        low, high = number_or_none(bounds.low[0]), number_or_none(bounds.high[0])
         floor_value = None
         if found.floor:
             floor = self._window_means(self.floors[found.floor].positions, "kl_full_nats", chosen)
@@ -269,102 +267,3 @@ class _Summary:
                 state=FIRM if both else WITHHELD,
                 reason=f"of {plural(len(both), 'window')}" if both else "no positions",
             )
-
-
-def _ratio_figure(
-    beside: dict, spec: str, statistic: str, at: int, found: _Evaluated, note: str, decided: Verdict | None
-) -> Figure:
-    value = _number(found.points.ratios[at])
-    low, high = _number(found.spread.ratios.low[at]), _number(found.spread.ratios.high[at])
-    floor = found.floor_points
-    empty = "no strong positions" if at == STRONG_RATE and found.points.used[STRICT_RATE] else "no positions"
-    return Figure(
-        **beside,
-        spec=spec,
-        statistic=statistic,
-        value=value,
-        n=int(found.points.used[at]),
-        excluded=int(found.points.excluded[at]),
-        state=FIRM if value is not None else WITHHELD,
-        reason=note if value is not None else empty,
-        low=low,
-        high=high,
-        interval=found.spread.label if low is not None else "",
-        floor_value=None if floor is None else _number(floor.ratios[at]),
-        verdict="" if decided is None else decided.outcome,
-        verdict_reason="" if decided is None else decided.reason,
-    )
-
-
-def _distribution_figures(beside: dict, found: _Evaluated, note: str) -> Iterator[Figure]:
-    """Quantiles, the largest value and the share of the tail of ``kl.full``."""
-    points, floor = found.points, found.floor_points
-    for at, quantile in enumerate(points.quantiles):
-        held = quantile.state == WITHHELD
-        low = None if held else _number(found.spread.quantiles.low[at])
-        high = None if held else _number(found.spread.quantiles.high[at])
-        yield Figure(
-            **beside,
-            spec="kl.full",
-            statistic=quantile.name,
-            value=quantile.value,
-            n=quantile.n,
-            excluded=quantile.excluded,
-            beyond=quantile.beyond,
-            state=quantile.state,
-            reason=quantile.reason if held else note,
-            low=low,
-            high=high,
-            interval=found.spread.label if low is not None else "",
-            floor_value=None if floor is None else floor.quantiles[at].value,
-        )
-    count = points.quantiles[0].n
-    excluded = points.quantiles[0].excluded
-    yield Figure(
-        **beside,
-        spec="kl.full",
-        statistic="max",
-        value=points.largest,
-        n=count,
-        excluded=excluded,
-        beyond=0,
-        state=FIRM if count else WITHHELD,
-        reason="a maximum grows with n and has no interval" if count else "no positions",
-        floor_value=None if floor is None else floor.largest,
-    )
-    yield Figure(
-        **beside,
-        spec="kl.full",
-        statistic="tail_share",
-        value=points.tail.value,
-        n=points.tail.n,
-        excluded=points.tail.excluded,
-        state=FIRM if points.tail.value is not None else WITHHELD,
-        reason=points.tail.reason,
-        floor_value=None if floor is None else floor.tail.value,
-    )
-
-
-def _worst_figure(beside: dict, spec: str, statistic: Statistic, worst: WorstRange) -> Figure:
-    parts = []
-    if worst.passed_over:
-        spans = ", ".join(f"{span.name} (n {span.n}, {span.reason})" for span in worst.passed_over)
-        parts.append(f"passed over: {spans}")
-    if worst.value is None:
-        parts.insert(0, "no range is firm or indicative")
-    return Figure(
-        **{**beside, "clusters": worst.clusters},
-        spec=spec,
-        statistic=f"worst_range.{statistic.name}",
-        value=worst.value,
-        n=worst.n,
-        state=worst.state,
-        reason="; ".join(parts),
-        named=worst.name,
-        named_share=worst.named_share,
-        floor_value=worst.floor_value,
-    )
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
