@@ -23,7 +23,7 @@ RUN /opt/drift/bin/python -m pip install --quiet --no-cache-dir --disable-pip-ve
 
 FROM ${BASE}
 # The engine's library wants GNU's OpenMP, which a slim base leaves out.
-RUN apt-get update -qq && apt-get install -qq --yes --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
+RUN apt-get update -qq && apt-get install -qq --yes --no-install-recommends libgomp1 >/dev/null && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/drift /opt/drift
 RUN useradd --uid 10001 --create-home drift && mkdir /data && chown drift:drift /data
 ENV PATH=/opt/drift/bin:$PATH \
