@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from drift_runs.cli import table
     from drift_runs.errors import NotMeasured
+    from drift_runs.measure.determinism import determinism_table, summarise_determinism
     from drift_runs.measure.summary import summarise
     from drift_runs.protocol.load import find_protocol, load_protocol
     from drift_runs.protocol.problems import did_you_mean
@@ -74,7 +75,11 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             if len(result) == 1:
                 print(table.header())
-            print(table.figures_row(entry.name, figures))
+            last = ""
+            if entry.kind == "floor":
+                found = summarise_determinism(determinism_table(comparison, arm=entry.name, against="reference"))
+                last = f"rows same {found.rows_identical}/{found.rows}"
+            print(table.figures_row(entry.name, figures, last=last))
     if args.json:
         json.dump({name: figures.to_pylist() for name, figures in result.items()}, sys.stdout, allow_nan=False)
         print()

@@ -1,0 +1,95 @@
+"""A real llama model of random weights, small enough for every test: it runs the tiny protocol in milliseconds.
+
+Its dictionary is the tiny protocol's. The weights mean nothing; engine, files and arithmetic are the real ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.conftest import tiny_dictionary
+
+LAYERS, WIDTH, HIDDEN, HEADS, KV_HEADS = 2, 128, 256, 4, 2
+CONTROL, NORMAL = 3, 1
+
+
+def vocabulary_name(token: bytes) -> str:
+    """A token as byte-level BPE writes it."""
+    return token.decode().replace(" ", "\u0120").replace("\n", "\u010a")
+
+
+def write_tiny_model(path: Path, *, seed: int = 1, poison: str = "", context: int = 128) -> Path:
+    """Write an F16 GGUF. ``poison`` names a tensor whose weights become NaN."""
+    import gguf
+
+    rng = np.random.default_rng(seed)
+    tokens = tiny_dictionary()
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name("tiny")
+    writer.add_context_length(context)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(HIDDEN)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(len(tokens))
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list([vocabulary_name(token) for token in tokens])
+    writer.add_token_types([CONTROL, CONTROL] + [NORMAL] * (len(tokens) - 2))
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+
+    def matrix(name: str, rows: int, columns: int, scale: float = 1.0) -> None:
+        values = (rng.standard_normal((rows, columns)) * scale / np.sqrt(columns)).astype(np.float16)
+        if name == poison:
+            values[:] = np.nan
+        writer.add_tensor(name, values)
+
+    def ones(name: str) -> None:
+        writer.add_tensor(name, np.ones(WIDTH, dtype=np.float32))
+
+    matrix("token_embd.weight", len(tokens), WIDTH, 8.0)
+    head = WIDTH // HEADS
+    for layer in range(LAYERS):
+        block = f"blk.{layer}"
+        ones(f"{block}.attn_norm.weight")
+        matrix(f"{block}.attn_q.weight", WIDTH, WIDTH)
+        matrix(f"{block}.attn_k.weight", KV_HEADS * head, WIDTH)
+        matrix(f"{block}.attn_v.weight", KV_HEADS * head, WIDTH)
+        matrix(f"{block}.attn_output.weight", WIDTH, WIDTH)
+        ones(f"{block}.ffn_norm.weight")
+        matrix(f"{block}.ffn_gate.weight", HIDDEN, WIDTH)
+        matrix(f"{block}.ffn_up.weight", HIDDEN, WIDTH)
+        matrix(f"{block}.ffn_down.weight", WIDTH, HIDDEN)
+    ones("output_norm.weight")
+    matrix("output.weight", len(tokens), WIDTH, 3.0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def write_tiny_arms(folder: Path) -> Path:
+    """The tiny protocol's weight files and their ``drift.toml``; its path."""
+    from drift_runs.machine import machine_text
+    from drift_runs.weights.variants import write_variant
+
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {"f16": write_tiny_model(folder / "f16.gguf")}
+    for name in ("q8_0", "q4_0"):
+        files[name] = folder / f"{name}.gguf"
+        write_variant(files["f16"], files[name], weights=name)
+    machine = folder / "drift.toml"
+    text = machine_text(
+        {name: Path(path.name) for name, path in files.items()}, same_model={"kv-q4_0": "f16"}, threads=1
+    )
+    machine.write_text(text, encoding="utf-8")
+    return machine
