@@ -230,6 +230,8 @@ def load_library() -> c.CDLL:
     try:
         library = c.CDLL(str(files[0]))
     except OSError as error:
+        if "libgomp" in str(error):  # a slim Debian leaves it out, and installing the wheel again would not help
+            todo = "install GNU's OpenMP (Debian: apt-get install libgomp1)"
         raise EngineMissing(f"the library does not load: {error}", where=files[0].name, todo=todo) from None
     for name, (result, arguments) in _FUNCTIONS.items():
         try:
