@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -45,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     url = f"http://{shown_host(args.address)}:{args.port}"
     if args.address not in LOOPBACK:
         print(f"drift: note: {args.address} can be reached by other machines, without a password", file=sys.stderr)
+    # A plain kill is a close as well: without this the server would outlive its command and keep the port.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     process = subprocess.Popen(
         command_for(args.address, args.port), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
