@@ -6,9 +6,10 @@ Vectors (norms) stay float32.
 
 ``ablate`` is directional ablation (Arditi et al. 2024, "Refusal in Language Models Is Mediated by a Single Direction",
 section 4.1): W' = W - d (d^T W) for every matrix that writes to the residual stream. There the direction d comes from
-activations. Here it comes from the embeddings alone, so that no forward pass is needed: the normalised difference
-between the mean embedding of words of refusal and of words of consent. It is an edit of the same kind and size, not
-the published derivative.
+activations. Here it comes from the embeddings alone, so that no forward pass is needed: the difference between the mean
+embedding of words of refusal and of words of consent, with the mean of all embeddings projected out (what every token
+shares is no direction of refusal, and removing it damages everything), normalised. It is an edit of the same kind, not a
+published derivative.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from drift_runs.errors import ConfigError
 from drift_runs.weights.gguf_file import open_reader
 
-MAKE_VERSION = 1
+MAKE_VERSION = 2
 """Raised when a variant's bytes would change; part of the cached file's name."""
 
 WEIGHT_TYPES = ("f16", "bf16", "q8_0", "q5_0", "q5_1", "q4_0", "q4_1")
@@ -141,7 +142,9 @@ def ablation(source: Path) -> Edit:
             raise ConfigError("no word of the list is one token of this model", where=f"{source}: {', '.join(words)}")
         return dequantize(embedding.data[rows], embedding.tensor_type).astype(np.float64).mean(axis=0)
 
+    common = dequantize(embedding.data, embedding.tensor_type).mean(axis=0, dtype=np.float64)
     direction = mean_of(REFUSAL_WORDS) - mean_of(CONSENT_WORDS)
+    direction -= common * (np.sum(common * direction) / np.sum(common * common))
     direction /= np.sqrt(np.sum(direction * direction))
 
     def edit(name: str, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
