@@ -1,4 +1,8 @@
-"""Entry of the dashboard: navigation only."""
+"""Entry of the dashboard: navigation only.
+
+The pages lie in ``views`` because a folder called ``pages`` beside this file would turn on Streamlit's older kind of
+navigation: the first visitor of a fresh server who follows a link to a page would get that page without this file.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ import streamlit as st
 st.set_page_config(page_title="Drift Runs", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 st.navigation(
     [
-        st.Page("pages/overview.py", title="Overview", icon=":material/table_rows:", default=True),
-        st.Page("pages/ranges.py", title="Ranges", icon=":material/grid_on:"),
-        st.Page("pages/outliers.py", title="Outliers", icon=":material/scatter_plot:"),
+        st.Page("views/overview.py", title="Overview", icon=":material/table_rows:", default=True),
+        st.Page("views/ranges.py", title="Ranges", icon=":material/grid_on:"),
+        st.Page("views/outliers.py", title="Outliers", icon=":material/scatter_plot:"),
     ]
 ).run()

@@ -29,7 +29,7 @@ CHROMIUM_ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-READY_LIMIT_MS = 90_000
+READY_LIMIT_MS = 60_000
 
 
 def chromium_path() -> str | None:
@@ -93,6 +93,7 @@ def settled(page: Page) -> None:
     page.wait_for_selector("h1", timeout=READY_LIMIT_MS)
     page.wait_for_selector("[data-test-script-state=notRunning]", timeout=READY_LIMIT_MS, state="attached")
     for chart in page.locator("[data-testid=stVegaLiteChart]").all():
+        chart.scroll_into_view_if_needed()  # a chart below the fold is not drawn before it is seen
         chart.locator("svg.marks, canvas.marks").first.wait_for(timeout=READY_LIMIT_MS)
 
 

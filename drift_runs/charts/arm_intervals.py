@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COLUMNS = ("arm", "group", "outliers", "value", "low", "high", "n", "state", "verdict", "floor", "floor_value")
 """What a table must have. ``group`` is ``candidate`` or ``follow-up``; ``floor_low``, ``floor_high`` are optional."""
 
-ROW_HEIGHT_PX = 34
+ROW_HEIGHT_PX = 28
 
 
 def arm_intervals(table: pa.Table, *, axis_title: str, log: bool, number_format: str) -> alt.LayerChart:
@@ -79,7 +79,7 @@ def arm_intervals(table: pa.Table, *, axis_title: str, log: bool, number_format:
             .mark_text(align="left", dx=4, fontStyle="italic", color=palette.NEUTRAL)
             .encode(x=alt.value(0), y=y, yOffset=offset, text="why:N")
         )
-    height = 40 + ROW_HEIGHT_PX * max(len(order), 1) * (1 if len(present) < 2 else 1.3)
+    height = 120 + ROW_HEIGHT_PX * max(len(order), 1) * (1 if len(present) < 2 else 1.3)
     return alt.layer(*layers).properties(height=height, width="container")
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COLUMNS = ("arm", "kind", "value", "n", "state", "reason", "shown", "verdict")
 """``shown`` is the value as text, rounded to what is known; ``state`` is ``firm``, ``indicative`` or ``withheld``."""
 
-CELL_HEIGHT_PX = 46
+CELL_HEIGHT_PX = 40
 
 
 def range_heatmap(
@@ -22,8 +22,8 @@ def range_heatmap(
 ) -> alt.LayerChart:
     """Heat map with kinds as rows and arms as columns, both in the order of the table.
 
-    Firm cells are filled. Indicative cells are an outline in the colour of their value with grey text. Withheld cells
-    have a dotted grey edge and say *withheld*. ``domain`` fixes the colour scale, so that two maps side by side can
+    Firm cells are filled. Indicative cells are greyed, with a dashed edge and the word. Withheld cells have no colour, a
+    dotted edge and say *withheld*. ``domain`` fixes the colour scale, so that two maps side by side can
     be compared.
     """
     import altair as alt
@@ -36,8 +36,15 @@ def range_heatmap(
     cells = [_cell(row, low, high, log=log) for row in rows]
     arms = list(dict.fromkeys(cell["arm"] for cell in cells))
     kinds = list(dict.fromkeys(cell["kind"] for cell in cells))
-    x = alt.X("arm:N", sort=arms, axis=alt.Axis(title=None, orient="top", labelAngle=-30 if len(arms) > 6 else 0))
-    y = alt.Y("kind:N", sort=kinds, axis=alt.Axis(title="range kind", labelLimit=160))
+    x = alt.X(
+        "arm:N",
+        sort=arms,
+        scale=alt.Scale(paddingInner=0.04),
+        axis=alt.Axis(title=None, orient="top", labelAngle=-30 if len(arms) > 6 else 0),
+    )
+    y = alt.Y(
+        "kind:N", sort=kinds, scale=alt.Scale(paddingInner=0.06), axis=alt.Axis(title="range kind", labelLimit=160)
+    )
     base = alt.Chart(alt.Data(values=cells)).encode(x=x, y=y)
     tooltip = [
         alt.Tooltip("arm:N"),
@@ -51,24 +58,34 @@ def range_heatmap(
     colour = alt.Color(
         "value:Q",
         scale=alt.Scale(type="log" if log else "linear", scheme=palette.SEQUENTIAL, domain=[low, high], clamp=True),
-        legend=alt.Legend(title=title, orient="bottom", gradientLength=280, format=".2~g", labelOverlap=True),
+        legend=alt.Legend(
+            title=title, orient="bottom", gradientLength=280, gradientOpacity=1, format=".2~g", labelOverlap=True
+        ),
     )
     firm, indicative, withheld = (
         base.transform_filter(f"datum.state === '{state}'") for state in ("firm", "indicative", "withheld")
     )
+    ink = (
+        alt.when("datum.ink === 'light'")
+        .then(alt.value("#ffffff"))
+        .when("datum.ink === 'dark'")
+        .then(alt.value("#101418"))
+        .otherwise(alt.value(palette.NEUTRAL))
+    )
     return alt.layer(
         firm.mark_rect(cornerRadius=3).encode(color=colour, tooltip=tooltip),
+        # Grey below and half the colour above: paler than a firm cell, and the same on a light and a dark page.
+        indicative.mark_rect(fill=palette.NEUTRAL, cornerRadius=3),
+        indicative.mark_rect(opacity=0.45, cornerRadius=3).encode(color=colour, tooltip=tooltip),
         indicative.mark_rect(
-            fillOpacity=0, strokeWidth=3, strokeDash=[6, 3], strokeOpacity=1, cornerRadius=3, filled=False
-        ).encode(color=colour, tooltip=tooltip),
+            fillOpacity=0, stroke="#ffffff", strokeWidth=1.5, strokeDash=[5, 4], cornerRadius=3
+        ).encode(tooltip=tooltip),
         withheld.mark_rect(
             fill=palette.NEUTRAL, fillOpacity=0.1, stroke=palette.NEUTRAL, strokeDash=[1, 3], cornerRadius=3
         ).encode(tooltip=tooltip),
-        base.mark_text(dy=-8, fontSize=13, fontWeight="bold").encode(
-            text="shown:N", color=alt.Color("ink:N", scale=None), tooltip=tooltip
-        ),
-        base.mark_text(dy=9, fontSize=11).encode(text="under:N", color=alt.Color("ink:N", scale=None), tooltip=tooltip),
-    ).properties(height=60 + CELL_HEIGHT_PX * max(len(kinds), 1), width="container")
+        base.mark_text(dy=-8, fontSize=13, fontWeight="bold").encode(text="shown:N", color=ink, tooltip=tooltip),
+        base.mark_text(dy=9, fontSize=11).encode(text="under:N", color=ink, tooltip=tooltip),
+    ).properties(height=150 + CELL_HEIGHT_PX * max(len(kinds), 1), width="container")
 
 
 def value_domain(rows: list[dict[str, Any]]) -> tuple[float, float]:
@@ -90,7 +107,7 @@ def _cell(row: dict[str, Any], low: float, high: float, *, log: bool) -> dict[st
         "state": state,
         "shown": row["shown"] if state != "withheld" else "withheld",
         "under": f"n {row['n']:,}" + (", indicative" if state == "indicative" else ""),
-        "ink": _ink(value, low, high, log=log) if state == "firm" else palette.NEUTRAL,
+        "ink": _ink(value, low, high, log=log) if state != "withheld" else "grey",
     }
 
 
@@ -98,4 +115,4 @@ def _ink(value: float, low: float, high: float, *, log: bool) -> str:
     """Black on the bright end of the scale, white on the rest."""
     clamped = min(max(value, low), high)
     share = math.log(clamped / low) / math.log(high / low) if log else (clamped - low) / (high - low)
-    return "#101418" if share > 0.6 else "#ffffff"
+    return "dark" if share > 0.6 else "light"

@@ -79,7 +79,7 @@ def _heat_maps(page: Page, arms: list[ArmRecord]) -> None:
     st.html(
         tag(
             "p",
-            "Filled: firm. Dashed outline, grey text: indicative, 10 to 99 values beyond the quantile. Dotted grey: "
+            "Full colour: firm. Greyed with a dashed edge: indicative, 10 to 99 values beyond the quantile. Dotted edge: "
             "withheld, fewer than 10. Ranges of a kind are pooled; n is the number of positions.",
             cls="dr-key",
         )
