@@ -1,0 +1,102 @@
+"""What a recipe file may say: how the windows of a protocol were made (schema ``drift.recipe/1``).
+
+A recipe is read by ``drift record`` alone. A campaign reads the streams that came of it, never the recipe.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from drift_runs.errors import ProtocolError
+from drift_runs.protocol.model import Name, Panel, Part, RangeKind
+
+SCHEMA = "drift.recipe/1"
+
+EndTokens = Literal["stop", "ordinary", "masked"]
+
+
+class Generate(Part):
+    """How the reference writes the rest of a window."""
+
+    kind: RangeKind
+    """Kind of the one range that the output is."""
+    range: Name
+    tokens: Annotated[int, Field(ge=1)]
+    """Tokens to write; with ``end_tokens = "stop"`` the most."""
+    at_least: Annotated[int, Field(ge=1)] = 1
+    """Fewer tokens than this are an error."""
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """0 is greedy: the token with the largest logit, the lowest id on a tie."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Sampling keeps the smallest set of best tokens that holds this mass."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    end_tokens: EndTokens = "ordinary"
+    """``stop``: an end token ends the output; ``ordinary``: a token as any other; ``masked``: never drawn."""
+    never: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """A token that holds one of these texts is never drawn: a closing code fence, for instance."""
+
+
+class RecipeWindow(Part):
+    """One window: a source text, and what is done with it."""
+
+    name: Name
+    panel: Name
+    document: Name
+    title: str
+    source: str
+    """File below the recipe's ``sources``."""
+    generate: Generate | None = None
+    """Absent for an authored text, whose ranges are marked in its source."""
+
+
+class Recipe(Part):
+    """A whole recipe file."""
+
+    schema_: Annotated[Literal["drift.recipe/1"], Field(alias="schema")]
+    protocol: Name
+    """The protocol file beside the recipe, without its ending."""
+    title: str
+    question: str
+    panels: tuple[Panel, ...]
+    sources: str
+    """Folder of the source texts, relative to the recipe."""
+    streams: str
+    """Folder that the streams are written to, relative to the recipe."""
+    context_tokens: Annotated[int, Field(ge=8)] = 2048
+    windows: tuple[RecipeWindow, ...]
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Recipe:
+        names = [window.name for window in self.windows]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"window {twice[0]!r} is there twice")
+        panels = {panel.name: panel.role for panel in self.panels}
+        for window in self.windows:
+            wanted = "generated" if window.generate else "prompt"
+            if panels.get(window.panel) != wanted:
+                raise ValueError(f"window {window.name!r} needs a panel of role {wanted}, {window.panel!r} is not one")
+        return self
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read a recipe.
+
+    Raises ``ProtocolError`` that names the file and the key.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ProtocolError("no such file", where=str(path), expected="a recipe (drift.recipe/1)") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"not valid TOML: {error}", where=str(path)) from None
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "the whole file"
+        raise ProtocolError(first["msg"], where=f"{path}, {key}", todo="correct the recipe") from None

@@ -1,0 +1,171 @@
+"""Source texts: plain text with ``%%`` directives, rendered to the exact text that is tokenised.
+
+The directives are described in the README beside the sources. Rendering knows no tokenizer: it yields the text and
+byte offsets into it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+from drift_runs.errors import ProtocolError
+from drift_runs.protocol.model import RangeKind
+
+TURN_START = "<|im_start|>"
+TURN_END = "<|im_end|>"
+ROLES = ("system", "user", "assistant", "tool")
+KINDS: tuple[str, ...] = get_args(RangeKind)
+
+
+class Mark(NamedTuple):
+    """A scored range as half-open byte offsets ``[start, end)`` of the rendered text."""
+
+    kind: str
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A source text without its directives."""
+
+    text: str
+    marks: tuple[Mark, ...]
+    tools: tuple[dict, ...]
+    """Parsed ``tools/NAME.json``, in the order of their first use."""
+    prompt_only: bool
+    """True when the text ends at ``%% generate``: the reference writes the rest."""
+
+
+def render(path: Path, *, until: str = "") -> Rendered:
+    """Render one source file; ``until`` cuts it at that label.
+
+    Raises ``ProtocolError`` with file and line for a missing file, an unknown directive, or a range that is opened
+    twice, not closed, or closed without being open.
+    """
+    builder = _Builder(path)
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise ProtocolError("no such file", where=str(path), expected="a source text") from None
+    if lines and lines[-1] == "":
+        lines.pop()
+    for number, line in enumerate(lines, 1):
+        builder.number = number
+        if not line.startswith("%%"):
+            builder.body.append(line + "\n")
+            continue
+        words = line[2:].split()
+        if words[:1] == ["label"] and until and words[1:] == [until]:
+            return builder.cut()
+        builder.directive(words)
+        if builder.prompt_only:
+            break
+    if until:
+        raise ProtocolError(f"no label {until!r}", where=str(path), todo="add '%% label' or correct the include")
+    return builder.finish()
+
+
+class _Builder:
+    """State of one rendering: pieces of finished text, and where the open turn and range began."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = 0
+        self.body: list[str] = []
+        self.turn_open = False
+        self.range_open: tuple[str, str, int] | None = None
+        self.marks: list[Mark] = []
+        self.tools: dict[str, dict] = {}
+        self.prompt_only = False
+
+    def fail(self, what: str, expected: str = "") -> ProtocolError:
+        return ProtocolError(what, where=f"{self.path}, line {self.number}", expected=expected)
+
+    @property
+    def offset(self) -> int:
+        return len("".join(self.body).encode("utf-8"))
+
+    def directive(self, words: list[str]) -> None:
+        match words:
+            case [role] if role in ROLES:
+                self.close_turn()
+                self.body.append(f"{TURN_START}{role}\n")
+                self.turn_open = True
+            case ["close"]:
+                if not self.turn_open:
+                    raise self.fail("no turn is open", "'%% close' after a chat turn")
+                self.close_turn()
+            case ["tools", *names] if names:
+                for name in names:
+                    self.add_tool(name)
+            case ["range", kind, name]:
+                if kind not in KINDS:
+                    raise self.fail(f"unknown range kind {kind!r}", f"one of {', '.join(KINDS)}")
+                if self.range_open:
+                    raise self.fail(f"range {self.range_open[1]!r} is still open", "'%% end' first")
+                self.range_open = (kind, name, self.offset)
+            case ["end"]:
+                if not self.range_open:
+                    raise self.fail("no range is open", "'%% range KIND NAME' before '%% end'")
+                self.marks.append(Mark(*self.range_open, self.offset))
+                self.range_open = None
+            case ["include", name, "to", label]:
+                if self.body:
+                    raise self.fail("an include must come first", "nothing above '%% include'")
+                part = render(self.path.parent / name, until=label)
+                self.body.append(part.text)
+                self.turn_open = not part.text.endswith(f"{TURN_END}\n") and TURN_START in part.text
+                self.tools.update({tool["function"]["name"]: tool for tool in part.tools})
+            case ["label", _]:
+                pass
+            case ["generate"]:
+                self.drop_newline()
+                self.prompt_only = True
+            case _:
+                raise self.fail(f"unknown directive {' '.join(words)!r}", "a directive of the sources' README")
+
+    def add_tool(self, name: str) -> None:
+        file = self.path.parent / "tools" / f"{name}.json"
+        try:
+            tool = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise self.fail(f"no tool {name!r}", f"a file tools/{name}.json") from None
+        self.tools[tool["function"]["name"]] = tool
+        self.body.append(json.dumps(tool, ensure_ascii=False) + "\n")
+
+    def close_turn(self) -> None:
+        if not self.turn_open:
+            return
+        self.drop_newline()
+        self.body.append(f"{TURN_END}\n")
+        self.turn_open = False
+
+    def drop_newline(self) -> None:
+        # The last newline of a turn or prompt belongs to the file, not to the text. A prompt that kept it would also
+        # cut a token in two: newlines and the indentation after them are one token.
+        if self.body and self.body[-1].endswith("\n") and not self.body[-1].startswith(TURN_START):
+            self.body[-1] = self.body[-1][:-1]
+
+    def cut(self) -> Rendered:
+        return Rendered(text="".join(self.body), marks=(), tools=tuple(self.tools.values()), prompt_only=True)
+
+    def finish(self) -> Rendered:
+        if self.range_open:
+            raise self.fail(f"range {self.range_open[1]!r} is not closed", "'%% end'")
+        if self.prompt_only and self.marks:
+            raise self.fail("a prompt has no ranges of its own", "ranges in authored texts only")
+        if not self.prompt_only:
+            self.close_turn()
+            if not self.marks:
+                raise self.fail("nothing is scored", "a '%% range' or '%% generate'")
+        return Rendered(
+            text="".join(self.body),
+            marks=tuple(self.marks),
+            tools=tuple(self.tools.values()),
+            prompt_only=self.prompt_only,
+        )

@@ -1,0 +1,109 @@
+"""``drift record``: makes the token streams of a recipe."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+HELP = """Make the token streams of a recipe: authored texts are tokenised, the others are written by the reference,
+once. Writes the streams and the windows of the draft protocol beside the recipe; with --out, streams alone, and the
+windows are printed. A frozen protocol is never written to."""
+EXAMPLE = """drift record protocols/smollm2-quick.recipe.toml --model f16.gguf --out try-streams
+drift record mine.recipe.toml --model f16.gguf --only pb-prose"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", type=Path, help="a recipe file (drift.recipe/1)")
+    parser.add_argument(
+        "--model", metavar="FILE", type=Path, required=True, help="the reference's weights, a GGUF file"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="WINDOW",
+        action="append",
+        help="record this window and take the other streams as they are; may be repeated",
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write the streams there and leave the protocol alone")
+    parser.add_argument("--threads", type=int, default=1, help="engine threads (default: 1)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from drift_runs.authoring import draft
+    from drift_runs.authoring.recipe import load_recipe
+    from drift_runs.authoring.record import Recorded, Recorder
+    from drift_runs.cli.progress import ProgressLine
+    from drift_runs.engines.base import EngineSettings
+    from drift_runs.engines.llama_cpp import LlamaCpp
+    from drift_runs.errors import ConfigError, ProtocolError
+    from drift_runs.protocol.canonical import file_sha256, write_atomically
+    from drift_runs.protocol.lock import lock_path
+    from drift_runs.protocol.model import Stream
+    from drift_runs.protocol.problems import did_you_mean
+    from drift_runs.protocol.streams import dictionary_sha256, write_stream
+
+    if args.threads < 1:
+        raise ConfigError(f"{args.threads} threads", where="--threads", expected="1 or more")
+    recipe = load_recipe(args.recipe)
+    folder = args.recipe.parent
+    protocol_file = folder / f"{recipe.protocol}.toml"
+    if args.out is None and lock_path(protocol_file).is_file():
+        raise ProtocolError(
+            "the protocol is frozen, and new streams would change it",
+            where=str(protocol_file),
+            todo="write the streams elsewhere with --out, or record for a new version",
+        )
+    names = [window.name for window in recipe.windows]
+    wanted = args.only or names
+    for name in wanted:
+        if name not in names:
+            raise ConfigError(f"no window {name!r} in {args.recipe}", where="--only", todo=did_you_mean(name, names))
+    streams = args.out or folder / recipe.streams
+    line = ProgressLine()
+    settings = EngineSettings(
+        path_shape="prefill",
+        context_tokens=recipe.context_tokens,
+        batch=recipe.context_tokens,
+        micro_batch=min(512, recipe.context_tokens),
+        threads=args.threads,
+        kv="f16",
+        flash_attention="on",
+    )
+    with LlamaCpp(args.model, settings) as engine:
+        provenance = {
+            "weights_sha256": file_sha256(args.model),
+            "engine": engine.identity.engine,
+            "build": engine.identity.build,
+        }
+        recorder = Recorder(recipe, folder, engine, provenance)
+        done: list[Recorded] = []
+        for window in recipe.windows:
+            file = streams / f"{window.name}.json"
+            if window.name in wanted:
+                item = recorder.record(
+                    window, lambda count, name=window.name: line.show(f"{name}: {count} tokens written")
+                )
+                write_stream(file, item.stream)
+                line.clear()
+                scored = sum(span.end - span.start for span in item.spans)
+                print(f"{window.name}: {len(item.stream.tokens)} tokens, {scored} scored", file=sys.stderr, flush=True)
+                done.append(item)
+            elif file.is_file():
+                stream = Stream.model_validate_json(file.read_bytes())
+                done.append(Recorded(window=window, stream=stream, spans=recorder.spans_of(window, stream)))
+            elif args.out is None:
+                raise ProtocolError(
+                    "no stream was recorded yet", where=str(file), todo="record all windows once, without --only"
+                )
+        dictionary = (len(recorder.token_bytes), dictionary_sha256(recorder.token_bytes))
+    text = draft.blocks(recipe, done)
+    if args.out is not None:
+        print(text, end="")
+        return 0
+    if protocol_file.is_file():
+        text = draft.replaced(protocol_file.read_text(encoding="utf-8"), text, where=str(protocol_file))
+    else:
+        text = draft.skeleton(recipe, dictionary_size=dictionary[0], dictionary_sha256=dictionary[1], new_blocks=text)
+    write_atomically(protocol_file, text.encode("utf-8"))
+    print(protocol_file)
+    return 0
