@@ -114,28 +114,32 @@ def write_interval(figure: Figure, unit: str) -> str:
 
 
 def write_number(
-    value: float, unit: str, *, low: float | None = None, high: float | None = None, bare: bool = False
+    value: float,
+    unit: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    bare: bool = False,
+    digits: int = 3,
 ) -> str:
-    """A number as text. Two significant digits of the interval's half width decide the places; else three digits.
+    """A number as text. Two significant digits of the interval's half width decide the places; without one, ``digits``.
 
     Values in nats between -1e-5 and 0 come from rounding in 16-bit storage and read 0. ``bare`` leaves the unit out.
     """
     if unit == "count":
         return f"{value:,.0f}"
     scale, suffix = (100.0, "" if bare else " %") if unit == "share" else (1.0, "")
-    if unit == "nats" and -1e-5 < value <= 0:
-        return "0"
+    if value == 0 or (unit == "nats" and -1e-5 < value < 0):
+        return f"0{suffix}"
     value *= scale
     half = (high - low) * scale / 2 if low is not None and high is not None else 0.0
-    if value != 0 and abs(value) < 1e-4 and half < 1e-3:
+    leading = math.floor(math.log10(abs(value)))
+    if leading < -4 and half < 1e-3:
         mantissa, _, exponent = f"{value:.1e}".partition("e")
         return f"{mantissa}e{int(exponent)}{suffix}"
-    size = half if half > 0 else abs(value) / 10
-    places = 2 if size <= 0 else 1 - math.floor(math.log10(size))
-    if value != 0:
-        # Never fewer than two digits of the value itself, never more than four.
-        leading = math.floor(math.log10(abs(value)))
-        places = min(max(places, 1 - leading), 3 - leading)
+    places = 1 - math.floor(math.log10(half)) if half > 0 else digits - 1 - leading
+    # Never fewer than two digits of the value itself, never more than four.
+    places = min(max(places, 1 - leading), 3 - leading)
     return f"{value:.{min(max(places, 0), 7)}f}{suffix}"
 
 

@@ -42,16 +42,11 @@ def figure_cell(figure: Figure | None, column: Column, *, beside: Figure | None 
     if column.unit == "count":
         lines.append(_small(f"of {figure.n:,}"))
     if beside is not None and not is_withheld(beside):
-        lines.append(
-            _small(
-                f"{beside.spec} {write_value(beside, 'share')}"
-                if beside.spec != figure.spec
-                else f"{write_value(beside, 'share')} {write_interval(beside, 'share')}",
-                beside.interval,
-            )
-        )
+        words = write_value(beside, "share")
+        words = f"{words} {write_interval(beside, 'share')}" if beside.spec == figure.spec else f"{beside.spec} {words}"
+        lines.append(_small(words, beside.interval, plain=False))
     if figure.floor and figure.floor_value is not None:
-        shown = write_number(figure.floor_value, column.unit)
+        shown = write_number(figure.floor_value, column.unit, digits=2)
         lines.append(_small(f"floor {shown}", f"floor: {figure.floor}", plain=False))
     lines.append(verdict_chip(figure))
     if figure.state == "indicative":
@@ -72,16 +67,10 @@ def header_cell(column: Column) -> Html:
 
 
 def table(caption: str | Html, head: list[Html], body: list[Html], *, label: str) -> Html:
-    """A table that scrolls sideways in its own box when it is wider than the page."""
-    return tag(
-        "div",
-        tag(
-            "table",
-            tag("caption", caption) if caption else None,
-            tag("thead", tag("tr", head)),
-            tag("tbody", body),
-            cls="dr-table",
-            aria_label=label,
-        ),
-        cls="dr-scroll",
-    )
+    """A table that scrolls sideways in its own box when it is wider than the page.
+
+    ``head``: cells of one header row, or whole rows.
+    """
+    rows = head if head and head[0].startswith("<tr") else tag("tr", head)
+    parts = [tag("caption", caption) if caption else None, tag("thead", rows), tag("tbody", body)]
+    return tag("div", tag("table", parts, cls="dr-table", aria_label=label), cls="dr-scroll")

@@ -51,7 +51,10 @@ def _on_their_own(page: Page, arms: list[ArmRecord]) -> None:
     for arm in arms:
         figures = [tag("td", _cell(page, arm, column, "only"), data_figure=column.key) for column in ONLY_COLUMNS]
         body.append(tag("tr", _name(arm), figures, data_arm=arm.arm))
-    st.html(table("", head, body, label="Declared windows on their own"))
+    found = page.book.by_arm(KL_MEAN, page.view.scope, "only").values()
+    notes = sorted({figure.reason for figure in found if figure.reason})
+    caption = f"{notes[0]}." if len(notes) == 1 else ""
+    st.html(table(caption, head, body, label="Declared windows on their own"))
     csv_button(
         _rows(page, arms, ONLY_COLUMNS, ("only",)), name=f"{page.campaign.protocol_name}-outliers-only", key="only"
     )
@@ -60,13 +63,14 @@ def _on_their_own(page: Page, arms: list[ArmRecord]) -> None:
 def _aggregates(page: Page, arms: list[ArmRecord]) -> None:
     st.subheader("Every aggregate with and without", anchor=False)
     st.html(tag("p", "Both are shown always; the set that the switch chooses is in full ink.", cls="dr-say"))
-    head = [tag("th", "arm", scope="col")]
+    first = [tag("th", "arm", scope="col", rowspan=2)]
+    second = []
     for column in BOTH_COLUMNS:
-        for outliers in ("with", "without"):
-            spec = tag("span", column.spec, cls="dr-line dr-spec")
-            mark = chip("incl. outlier", "outlier") if outliers == "with" and _any(page, arms, column) else None
-            words = tag("span", f"{outliers} ", mark, cls="dr-line dr-small")
-            head.append(tag("th", column.header, spec, words, scope="col"))
+        spec = tag("span", column.spec, cls="dr-line dr-spec")
+        first.append(tag("th", column.header, spec, scope="colgroup", colspan=2))
+        mark = chip("incl. outlier", "outlier") if _any(page, arms, column) else None
+        second += [tag("th", "with ", mark, scope="col"), tag("th", "without", scope="col")]
+    head = [tag("tr", first), tag("tr", second)]
     body = []
     for arm in arms:
         figures = [

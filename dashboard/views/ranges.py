@@ -79,8 +79,8 @@ def _heat_maps(page: Page, arms: list[ArmRecord]) -> None:
     st.html(
         tag(
             "p",
-            "Full colour: firm. Greyed with a dashed edge: indicative, 10 to 99 values beyond the quantile. Dotted edge: "
-            "withheld, fewer than 10. Ranges of a kind are pooled; n is the number of positions.",
+            "Full colour: firm. Greyed with a dashed edge: indicative, 10 to 99 values beyond the quantile. Dotted "
+            "edge: withheld, fewer than 10. Ranges of a kind are pooled; n is the number of positions.",
             cls="dr-key",
         )
     )
@@ -174,14 +174,19 @@ def _range_table(page: Page, arms: list[ArmRecord]) -> None:
     for scope in ranges:
         marks = [chip("worst range", "above")] if scope in named else []
         marks += [chip("outlier window", "outlier")] if scope in declared else []
-        body.append(_range_row(scope, chosen, figures, sets, marks))
+        body.append(_range_row(page, scope, chosen, figures, marks))
         rows += [
             {"arm": chosen, **figure_fields(found[chosen, scope])}
             for found in figures.values()
             if (chosen, scope) in found
         ]
     st.html(
-        table(f"{len(ranges)} ranges, largest {METRIC_LABELS[page.view.metric]} first.", head, body, label="Ranges")
+        table(
+            f"{len(ranges)} ranges, largest {METRIC_LABELS[page.view.metric]} first. A figure without a mark is firm.",
+            head,
+            body,
+            label="Ranges",
+        )
     )
     csv_button(rows, name=f"{page.campaign.protocol_name}-ranges-{chosen}-{page.view.outliers}", key="ranges")
 
@@ -200,22 +205,28 @@ def _outlier_ranges(page: Page) -> set[str]:
     return {item.name for item in page.protocol.ranges if item.window in windows}
 
 
-def _range_row(scope: str, arm: str, figures: dict, sets: tuple[str, ...], marks: list[Html]) -> Html:
+def _range_row(page: Page, scope: str, arm: str, figures: dict, marks: list[Html]) -> Html:
     # A range lies in one window: it has the same figures with and without outliers, or none without.
+    sets = page.view.outlier_sets
     outliers = next((name for name in sets if (arm, scope) in figures[name, KL_P95.key]), sets[0])
-    cells_ = []
-    n = 0
-    for column in TABLE_COLUMNS:
-        figure = figures[outliers, column.key].get((arm, scope))
-        n = figure.n if figure else n
-        cells_.append(tag("td", figure_cell(figure, column), data_figure=column.key))
+    found = {column.key: figures[outliers, column.key].get((arm, scope)) for column in TABLE_COLUMNS}
+    n = max((figure.n for figure in found.values() if figure), default=0)
     return tag(
         "tr",
-        tag("th", scope, tag("span", marks, cls="dr-line") if marks else None, scope="row"),
-        cells_,
+        tag("th", scope, _where(page, scope), tag("span", marks, cls="dr-line") if marks else None, scope="row"),
+        [tag("td", figure_cell(found[column.key], column), data_figure=column.key) for column in TABLE_COLUMNS],
         tag("td", f"{n:,}", cls="dr-num dr-right"),
         data_range=scope,
     )
+
+
+def _where(page: Page, name: str) -> Html | None:
+    """Kind, label and window of a range."""
+    item = next((item for item in page.protocol.ranges if item.name == name), None)
+    if item is None:
+        return None
+    label = f" ({item.label})" if item.label else ""
+    return tag("span", f"{item.kind}{label}, {page.protocol.window(item.window).title}", cls="dr-line dr-title dr-wrap")
 
 
 def _worst(page: Page, arm: str) -> None:

@@ -22,9 +22,8 @@ def range_heatmap(
 ) -> alt.LayerChart:
     """Heat map with kinds as rows and arms as columns, both in the order of the table.
 
-    Firm cells are filled. Indicative cells are greyed, with a dashed edge and the word. Withheld cells have no colour, a
-    dotted edge and say *withheld*. ``domain`` fixes the colour scale, so that two maps side by side can
-    be compared.
+    Firm cells are filled. Indicative cells are greyed, with a dashed edge and the word. Withheld cells have no
+    colour, a dotted edge and say *withheld*. ``domain`` fixes the colour scale, so that two maps can be compared.
     """
     import altair as alt
 

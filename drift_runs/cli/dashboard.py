@@ -84,7 +84,8 @@ def command_for(address: str, port: int) -> list[str]:
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "stacktrace" if os.environ.get("DRIFT_DEBUG") else "type",
-        "theme.primaryColor": "#2f86c6",
+        "theme.light.primaryColor": "#2f86c6",
+        "theme.dark.primaryColor": "#2f86c6",
     }
     app = Path(package.origin).with_name(APP)
     flags = [text for name, value in options.items() for text in (f"--{name}", value)]
