@@ -58,7 +58,8 @@ def test_tools_become_one_line_of_json_and_are_kept_parsed(tmp_path: Path) -> No
 def test_include_takes_a_text_up_to_a_label_without_its_ranges(tmp_path: Path) -> None:
     whole = write(
         tmp_path,
-        "%% user\nask\n%% assistant\n%% range cli one\nfirst\n%% end\n%% tool\nresult\n%% assistant\n%% label here\nlast\n",
+        "%% user\nask\n%% assistant\n%% range cli one\nfirst\n%% end\n"
+        "%% tool\nresult\n%% assistant\n%% label here\nlast\n",
         "whole.txt",
     )
     part = write(tmp_path, "%% include whole.txt to here\nI see.\n%% generate\n", "part.txt")
