@@ -8,6 +8,7 @@ The process ends when its parent does, however that dies: it reads stdin to its 
 
 from __future__ import annotations
 
+import importlib.abc
 import json
 import os
 import signal
@@ -30,7 +31,16 @@ from drift_runs.store import Store, read_table, write_table
 PARENT_GONE = 3
 
 
+class _NoPandas(importlib.abc.MetaPathFinder):
+    """pyarrow imports pandas at the first array that it makes: a second a launch, for nothing that is used here."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is left out of the engine's process", name=fullname)
+
+
 def main() -> int:
+    sys.meta_path.insert(0, _NoPandas())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends this process
     events = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints must not break the event stream
