@@ -26,7 +26,7 @@ def module_name(path: Path) -> str:
 
 def is_script(path: Path) -> bool:
     """The pages and the navigation run when they are imported; the interface tests run them."""
-    return path.parent.name in ("pages", "views") or path.name == "app.py"
+    return path.parent.name == "views" or path.name == "app.py"
 
 
 def test_the_order_of_imports_holds() -> None:
