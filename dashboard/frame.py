@@ -106,11 +106,12 @@ def control(name: str, value: object) -> dict[str, object]:
 
 
 def _keyed(name: str, value: object) -> str:
-    """Put the view's value into the widget's own state before it is drawn: the view is the only source."""
+    """Put the view's value into the widget's own state before it is drawn: the view is the only source.
+
+    On every run, because a page switch makes a new widget of the same key, which would begin with nothing chosen.
+    """
     key = f"control.{name}"
-    value = list(value) if isinstance(value, tuple) else value
-    if st.session_state.get(key) != value:
-        st.session_state[key] = value
+    st.session_state[key] = list(value) if isinstance(value, tuple) else value
     return key
 
 

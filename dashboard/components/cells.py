@@ -33,9 +33,9 @@ def figure_cell(figure: Figure | None, column: Column, *, beside: Figure | None 
         tag("span", tag("span", write_value(figure, column.unit), cls="dr-value dr-num" + grey), cls="dr-line")
     ]
     if figure.named:
-        lines.append(tag("span", tag("b", figure.named), f", n {figure.n:,}", cls="dr-line dr-small dr-wrap"))
-        if figure.named_share is not None:
-            lines.append(_small(f"{figure.named_share:.0%} of resamples", "share of resamples that name this range"))
+        lines.append(tag("span", tag("b", figure.named), cls="dr-line dr-small dr-wrap"))
+        share = "" if figure.named_share is None else f", {figure.named_share:.0%} name it"
+        lines.append(_small(f"n {figure.n:,}{share}", "share of resamples that name the same range", plain=False))
     interval = write_interval(figure, column.unit)
     if interval:
         lines.append(_small(interval, figure.interval, plain=False))
@@ -72,5 +72,5 @@ def table(caption: str | Html, head: list[Html], body: list[Html], *, label: str
     ``head``: cells of one header row, or whole rows.
     """
     rows = head if head and head[0].startswith("<tr") else tag("tr", head)
-    parts = [tag("caption", caption) if caption else None, tag("thead", rows), tag("tbody", body)]
-    return tag("div", tag("table", parts, cls="dr-table", aria_label=label), cls="dr-scroll")
+    grid = tag("table", tag("thead", rows), tag("tbody", body), cls="dr-table", aria_label=label)
+    return tag("div", tag("p", caption, cls="dr-caption") if caption else None, tag("div", grid, cls="dr-scroll"))

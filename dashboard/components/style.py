@@ -8,9 +8,9 @@ SHEET = f"""
 [data-testid="stMainBlockContainer"] {{ padding: 3.2rem 2.2rem 4rem; }}
 .dr-scroll {{ overflow-x: auto; max-width: 100%; }}
 .dr-table {{ border-collapse: collapse; width: 100%; font-size: 0.84rem; line-height: 1.35; }}
-.dr-table caption {{ text-align: left; padding: 0 0 0.35rem; opacity: 0.75; }}
+.dr-caption {{ font-size: 0.82rem; margin: 0 0 0.35rem; opacity: 0.8; max-width: 62rem; }}
 .dr-table th, .dr-table td {{
-  padding: 0.4rem 0.55rem; vertical-align: top; text-align: left;
+  padding: 0.4rem 0.42rem; vertical-align: top; text-align: left;
   border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }}
 .dr-table thead th {{ font-weight: 600; vertical-align: bottom;
   border-bottom: 2px solid color-mix(in srgb, currentColor 30%, transparent); }}
@@ -29,7 +29,7 @@ SHEET = f"""
 .dr-chip {{ display: inline-block; padding: 0 0.4rem; border-radius: 0.6rem; font-size: 0.74rem; line-height: 1.25rem;
   white-space: nowrap; border: 1px solid var(--dr-hue);
   background: color-mix(in srgb, var(--dr-hue) 16%, transparent); }}
-.dr-chip + .dr-chip {{ margin-left: 0.25rem; }}
+.dr-chip {{ margin-right: 0.25rem; }}
 .dr-above {{ --dr-hue: {palette.ABOVE}; }}
 .dr-within {{ --dr-hue: {palette.WITHIN}; }}
 .dr-inconclusive {{ --dr-hue: {palette.INCONCLUSIVE}; }}

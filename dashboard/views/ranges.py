@@ -12,7 +12,7 @@ from dashboard.components.arm_table import figure_fields, ordered
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, KL_MEAN, KL_P95, RANGE_METRICS, WORST, is_withheld, write_value
+from dashboard.figures import FLIP, KL_MEAN, KL_P95, RANGE_METRICS, WORST, is_withheld, write_number, write_value
 from dashboard.frame import Page, chip, control, open_page
 from drift_runs.charts.palette import OUTLIER_LABELS
 from drift_runs.charts.range_heatmap import range_heatmap, value_domain
@@ -229,6 +229,10 @@ def _where(page: Page, name: str) -> Html | None:
     return tag("span", f"{item.kind}{label}, {page.protocol.window(item.window).title}", cls="dr-line dr-title dr-wrap")
 
 
+def _nats(value: float) -> str:
+    return f"{write_number(value, 'nats', digits=2)} nats"
+
+
 def _worst(page: Page, arm: str) -> None:
     lines = []
     for outliers in page.view.outlier_sets:
@@ -239,7 +243,7 @@ def _worst(page: Page, arm: str) -> None:
             said: list[object] = ["withheld: ", figure.reason]
         else:
             share = "" if figure.named_share is None else f", the same range in {figure.named_share:.0%} of resamples"
-            floor = "" if figure.floor_value is None else f"; the floor's largest is {figure.floor_value:.2g}"
+            floor = "" if figure.floor_value is None else f"; the floor's largest is {_nats(figure.floor_value)}"
             value = f", kl.full p95 {write_value(figure, 'nats')} nats, n {figure.n:,}"
             said = [tag("b", figure.named), value, share, floor]
         lines.append(tag("p", f"Worst range {OUTLIER_LABELS[outliers]}: ", said, cls="dr-say"))

@@ -77,7 +77,7 @@ def range_heatmap(
         indicative.mark_rect(fill=palette.NEUTRAL, cornerRadius=3),
         indicative.mark_rect(opacity=0.45, cornerRadius=3).encode(color=colour, tooltip=tooltip),
         indicative.mark_rect(
-            fillOpacity=0, stroke="#ffffff", strokeWidth=1.5, strokeDash=[5, 4], cornerRadius=3
+            fillOpacity=0, stroke="#ffffff", strokeOpacity=0.7, strokeWidth=1, strokeDash=[5, 4], cornerRadius=3
         ).encode(tooltip=tooltip),
         withheld.mark_rect(
             fill=palette.NEUTRAL, fillOpacity=0.1, stroke=palette.NEUTRAL, strokeDash=[1, 3], cornerRadius=3

@@ -7,7 +7,7 @@ positions, and the store is written by the real tracker.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -228,7 +228,14 @@ class InventedStore:
         return found[0]
 
 
-def build_store(folder: Path, *, finish: bool = True, draft: bool = False, unfinished_arm: str = "") -> InventedStore:
+def build_store(
+    folder: Path,
+    *,
+    finish: bool = True,
+    draft: bool = False,
+    unfinished_arm: str = "",
+    arms: Sequence[str] = tuple(ARMS),
+) -> InventedStore:
     """Write the invented campaign with the real tracker; ``finish=False`` leaves it incomplete."""
     from drift_runs.measure.summary import summarise
     from drift_runs.tracking.mlflow_store import CampaignFacts, ComparisonFacts, Tracker
@@ -256,10 +263,11 @@ def build_store(folder: Path, *, finish: bool = True, draft: bool = False, unfin
     )
     text = canonical_json(content).decode()
     campaign = tracker.start_campaign(facts, protocol_text=text, protocol_json=text).run_id
-    tables = {name: comparison(protocol, name) for name in ARMS}
-    floors = {name: tables[name] for name in FLOORS}
+    tables = {name: comparison(protocol, name) for name in arms}
+    floors = {name: tables[name] for name in FLOORS if name in tables}
     figures = {}
-    for name, arm in ARMS.items():
+    for name in arms:
+        arm = ARMS[name]
         figures[name] = summarise(tables[name], protocol, arm=name, floors={} if arm.role == "floor" else floors)
         run_id = tracker.start_comparison(campaign, _facts(ComparisonFacts, name, arm)).run_id
         paths = {}

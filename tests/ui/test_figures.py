@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboard.components.export import to_csv
+from dashboard.components.markup import Html, tag, text
+from dashboard.figures import write_number
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "low", "high", "expected"),
+    [
+        (0.123456, "nats", 0.10, 0.15, "0.123"),
+        (0.123456, "nats", 0.122, 0.125, "0.1235"),
+        (0.123456, "nats", None, None, "0.123"),
+        (0.46318, "nats", 0.29, 0.91, "0.46"),
+        (2.13e-7, "nats", 1e-7, 3e-7, "2.1e-7"),
+        (-4e-6, "nats", None, None, "0"),
+        (-0.02, "nats", None, None, "-0.0200"),
+        (0.0, "nats", 0.0, 0.0, "0"),
+        (0.01337, "share", 0.011, 0.016, "1.34 %"),
+        (0.0, "share", None, None, "0 %"),
+        (1.0, "share", 1.0, 1.0, "100 %"),
+        (1204.0, "count", None, None, "1,204"),
+    ],
+)
+def test_a_number_is_rounded_to_its_interval(value: float, unit: str, low: object, high: object, expected: str) -> None:
+    assert write_number(value, unit, low=low, high=high) == expected
+
+
+@given(
+    st.floats(1e-12, 1e3),
+    st.floats(0, 1, exclude_min=True),
+    st.sampled_from(["nats", "share"]),
+)
+def test_what_is_written_is_near_what_is_stored(value: float, width: float, unit: str) -> None:
+    shown = write_number(value, unit, low=value * (1 - width / 2), high=value * (1 + width / 2), bare=True)
+    read = float(shown.replace(",", "")) / (100 if unit == "share" else 1)
+    assert read == pytest.approx(value, rel=0.06)
+
+
+@given(st.text())
+def test_text_cannot_become_markup(words: str) -> None:
+    built = tag("td", words, title=words)
+    assert built.count("<") == 2 and built.count(">") == 2
+    assert built.count('"') == 2
+
+
+def test_markup_that_was_built_is_not_escaped_twice() -> None:
+    assert tag("p", tag("b", "a & b"), " < c") == "<p><b>a &amp; b</b> &lt; c</p>"
+    assert isinstance(text("x"), Html)
+
+
+def test_marks_that_would_reorder_a_line_are_shown_as_what_they_are() -> None:
+    assert text("a\u202eb\x1b[31m") == "a\\u202eb\\u001b[31m"
+
+
+def test_a_csv_keeps_every_digit_and_no_formula() -> None:
+    rows = [{"arm": "=1+1", "value": -0.1234567890123456, "low": None}]
+    assert to_csv(rows) == "arm,value,low\n'=1+1,-0.1234567890123456,\n"
+    assert to_csv([]) == ""

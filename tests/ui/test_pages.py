@@ -1,0 +1,242 @@
+"""The pages on a real store: what is shown is what is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.figures import write_number
+from tests.ui.conftest import OpenApp
+from tests.ui.reading import Cells, arms, figure_text, markup, table_html
+from tests.ui.synthetic import ARMS, FLOORS, HOSTILE_TITLE, OUTLIER, OUTLIER_REASON, InventedStore, build_store
+
+VIEWS = ("views/overview.py", "views/ranges.py", "views/outliers.py")
+CANDIDATES = [name for name, arm in ARMS.items() if arm.role == "candidate"]
+
+
+def shown(row: dict, unit: str) -> str:
+    return write_number(row["value"], unit, low=row["low"], high=row["high"])
+
+
+def switch(app: AppTest, outliers: str) -> AppTest:
+    return app.segmented_control(key="control.outliers").set_value(outliers).run()
+
+
+def charts(app: AppTest) -> list:
+    return app.get("vega_lite_chart")
+
+
+def test_overview_shows_the_stored_figures_of_every_candidate(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder)
+    for arm in CANDIDATES:
+        for key, spec, statistic, unit in (
+            ("flip", "flip", "rate", "share"),
+            ("kl_mean", "kl.full", "mean", "nats"),
+            ("kl_p95", "kl.full", "p95", "nats"),
+            ("worst", "kl.full", "worst_range.p95", "nats"),
+            ("strong", "strong_overturn", "count", "count"),
+        ):
+            row = invented_store.figure(arm, spec, statistic, "with")
+            cell = figure_text(app, "Candidates", arm, key)
+            assert cell.startswith(shown(row, unit)), (arm, key, cell, row)
+            assert row["named"] in cell
+        strict = invented_store.figure(arm, "flip.strict", "rate", "with")
+        assert f"flip.strict {shown(strict, 'share')}" in figure_text(app, "Candidates", arm, "flip")
+
+
+def test_floor_interval_and_verdict_stand_beside_the_figure(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder)
+    row = invented_store.figure("q4_0", "kl.full", "mean", "with")
+    cell = figure_text(app, "Candidates", "q4_0", "kl_mean")
+    assert row["verdict"] == "above" and "▲ above floor" in cell
+    assert f"floor {write_number(row['floor_value'], 'nats', digits=2)}" in cell
+    assert f"[{write_number(row['low'], 'nats', low=row['low'], high=row['high'])}" in cell
+    assert row["interval"] in markup(app) and row["floor"] in markup(app)
+
+
+def test_roles_never_mix(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder)
+    assert sorted(arms(app, "Candidates")) == sorted(CANDIDATES)
+    assert arms(app, "Follow-ups") == ["kv-bf16"]
+    floors = Cells(table_html(app, "Floors"))
+    assert [text for _, cell, text in floors.cells if cell.get("scope") == "row"] == list(FLOORS)
+    assert "2,810 of 2,810" in table_html(app, "Floors") and "0 of 2,810" in table_html(app, "Floors")
+
+
+def test_the_header_says_what_was_asked_and_what_to_mind(open_app: OpenApp, invented_store: InventedStore) -> None:
+    for view in VIEWS:
+        page = markup(open_app(invented_store.folder, view))
+        for words in ("invented", "version 2", "frozen", "f16", "Does the dashboard show", "dequantised Q4_1"):
+            assert words in page, (view, words)
+        assert "&lt;b&gt;not bold&lt;/b&gt;" in page
+
+
+def test_hostile_text_is_text_on_every_page(open_app: OpenApp, invented_store: InventedStore) -> None:
+    for view in VIEWS:
+        app = open_app(invented_store.folder, view)
+        assert Cells(markup(app)).tags.isdisjoint({"script", "img", "a", "iframe"})
+        assert not [item for item in app.markdown if HOSTILE_TITLE in item.value]
+    assert "&lt;script&gt;" in markup(open_app(invented_store.folder))
+
+
+@pytest.mark.parametrize("outliers", ["with", "without"])
+def test_the_switch_changes_the_figures(outliers: str, open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = switch(open_app(invented_store.folder, outliers="both", v="1"), outliers)
+    row = invented_store.figure("q4_0", "kl.full", "mean", outliers)
+    assert figure_text(app, "Candidates", "q4_0", "kl_mean").startswith(shown(row, "nats"))
+    assert app.query_params["outliers"] == outliers
+    assert ("incl. outlier" in table_html(app, "Candidates")) == (outliers == "with")
+
+
+def test_side_by_side_shows_both(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = switch(open_app(invented_store.folder), "both")
+    for outliers in ("with", "without"):
+        row = invented_store.figure("q8_0", "kl.full", "p95", outliers)
+        assert figure_text(app, "Candidates", "q8_0", "kl_p95", outliers).startswith(shown(row, "nats"))
+    assert invented_store.figure("q8_0", "kl.full", "mean", "with")["n"] == 2810
+    assert "2,810" in table_html(app, "Candidates") and "2,510" in table_html(app, "Candidates")
+
+
+def test_the_view_survives_a_page_switch_and_a_new_session(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = switch(open_app(invented_store.folder), "without")
+    app.query_params.clear()  # what a click in the navigation does
+    app.switch_page("views/ranges.py").run()
+    assert app.segmented_control(key="control.outliers").value == "without"
+    assert app.query_params["outliers"] == "without"
+    again = open_app(invented_store.folder, "views/ranges.py", **dict(app.query_params))
+    assert again.segmented_control(key="control.outliers").value == "without"
+    assert markup(again) == markup(app)
+
+
+def test_a_bad_link_falls_back_and_says_so(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder, v="1", outliers="<img src=x>", campaign="none", sort="flip")
+    page = markup(app)
+    assert "outliers = &lt;img src=x&gt; in the link is not known" in page
+    assert "campaign = none in the link does not exist here" in page
+    assert app.selectbox(key="control.sort").value == "flip"
+    assert app.query_params["campaign"] == invented_store.campaign
+    assert "is not known" not in markup(switch(app, "without")), "a note goes when the view changes"
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_sorting_is_by_the_stored_figure(order: str, open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder, v="1", sort="flip", order=order)
+    rates = [invented_store.figure(arm, "flip", "rate", "with")["value"] for arm in arms(app, "Candidates")]
+    assert rates == sorted(rates, reverse=order == "desc")
+
+
+def test_filters_hide_arms_and_say_how_many_are_left(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder)
+    app.multiselect(key="control.kv").set_value(["q4_0"]).run()
+    assert arms(app, "Candidates") == ["kv-q4_0"]
+    assert "1 of 5 candidates" in table_html(app, "Candidates")
+    assert app.query_params["kv"] == "q4_0"
+    assert "Floors" in markup(app), "floors stay: figures refer to them"
+    app.multiselect(key="control.weights").set_value(["q8_0"]).run()
+    assert "No candidate passes the filters." in markup(app)
+
+
+def test_a_panel_has_its_own_figures(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder)
+    app.selectbox(key="control.scope").set_value("panel:P-B").run()
+    row = invented_store.figure("q4_0", "kl.full", "mean", "with", "panel", "P-B")
+    assert figure_text(app, "Candidates", "q4_0", "kl_mean").startswith(shown(row, "nats"))
+    app.selectbox(key="control.scope").set_value("panel:P-A").run()
+    assert "incl. outlier" not in table_html(app, "Candidates"), "the outlier window is in the other panel"
+
+
+def test_facets_that_all_share_are_said_once(open_app: OpenApp, invented_store: InventedStore) -> None:
+    page = table_html(open_app(invented_store.folder), "Candidates")
+    assert "The same for every arm: engine llama_cpp." in page
+    assert "flash attention off" in page
+
+
+def test_ranges_show_every_range_with_its_state(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder, "views/ranges.py", v="1", arm="q4_0")
+    cells = Cells(table_html(app, "Ranges")).cells
+    p95 = {row["data-range"]: text for row, cell, text in cells if cell.get("data-figure") == "kl_p95"}
+    assert len(p95) == 9
+    for name, text in p95.items():
+        row = invented_store.figure("q4_0", "kl.full", "p95", "with", "range", name)
+        if row["state"] == "withheld":
+            assert text.startswith("withheld") and row["reason"] in text
+        else:
+            assert text.startswith(shown(row, "nats")) and row["state"] in text
+    assert "withheld 3 values" in p95["code-2-1"]
+    worst = invented_store.figure("q4_0", "kl.full", "worst_range.p95", "with")
+    marked = [row["data-range"] for row, _, text in cells if "worst range" in text]
+    assert marked == [worst["named"]]
+
+
+def test_without_outliers_their_ranges_are_gone(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder, "views/ranges.py", v="1", outliers="without")
+    assert f'data-range="{OUTLIER}-0"' not in table_html(app, "Ranges")
+    assert len(charts(app)) == 1
+    assert len(charts(switch(app, "both"))) == 2
+
+
+def test_the_heat_map_takes_another_figure(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder, "views/ranges.py")
+    app.segmented_control(key="control.metric").set_value("flip.rate").run()
+    assert "flip rate, share of positions" in charts(app)[0].proto.spec
+    assert app.query_params["metric"] == "flip.rate"
+
+
+def test_outliers_page_reports_the_declared_windows(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder, "views/outliers.py")
+    declared = table_html(app, "Declared outlier windows")
+    assert OUTLIER in declared and OUTLIER_REASON in declared
+    row = invented_store.figure("ablated", "kl.full", "mean", "only")
+    assert figure_text(app, "Declared windows on their own", "ablated", "kl_mean").startswith(shown(row, "nats"))
+    for arm in ("q8_0", "micro-batch"):
+        for outliers in ("with", "without"):
+            row = invented_store.figure(arm, "kl.full", "mean", outliers)
+            text = figure_text(app, "Aggregates with and without outliers", arm, "kl_mean", outliers)
+            assert text.startswith(shown(row, "nats"))
+
+
+def test_every_table_can_be_taken_as_csv(open_app: OpenApp, invented_store: InventedStore) -> None:
+    counts = {"views/overview.py": 3, "views/ranges.py": 2, "views/outliers.py": 3}
+    for view, count in counts.items():
+        buttons = open_app(invented_store.folder, view).get("download_button")
+        assert len(buttons) == count, view
+
+
+def test_an_unfinished_arm_is_named_and_not_compared(open_app: OpenApp, tmp_path: Path) -> None:
+    store = build_store(tmp_path, unfinished_arm="q4_0", arms=("q8_0", "q4_0", "micro-batch"))
+    app = open_app(store.folder)
+    assert arms(app, "Candidates") == ["q8_0"]
+    assert "Not compared, because not complete" in markup(app)
+
+
+def test_an_unfinished_campaign_is_listed_with_a_mark(open_app: OpenApp, tmp_path: Path) -> None:
+    store = build_store(tmp_path, finish=False, draft=True, arms=("q8_0", "micro-batch"))
+    app = open_app(store.folder)
+    page = markup(app)
+    assert "not complete, so nothing in it is compared" in page and "q8_0" in page
+    assert "draft" in page and "data-figure" not in page
+    assert "(incomplete) (draft)" in app.selectbox(key="control.campaign").options[0]
+
+
+def test_a_draft_is_marked_on_every_row(open_app: OpenApp, tmp_path: Path) -> None:
+    store = build_store(tmp_path, draft=True, arms=("q8_0", "fa-off", "micro-batch"))
+    table = table_html(open_app(store.folder), "Candidates")
+    assert table.count(">draft<") == 2
+
+
+def test_an_empty_store_says_what_to_run_and_writes_nothing(open_app: OpenApp, tmp_path: Path) -> None:
+    app = open_app(tmp_path)
+    assert "make demo" in markup(app) and "drift run" in markup(app)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_serve_is_named(open_app: OpenApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import streamlit as st
+
+    app = open_app(tmp_path)
+    monkeypatch.setenv("DRIFT_TRACKING_URI", "ftp://example.invalid/store")
+    st.cache_data.clear()
+    app.run()
+    assert "The store cannot be read." in markup(app) and "unknown scheme" in markup(app)
