@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.ui.synthetic import InventedStore, build_store
+from tests.ui.synthetic import InventedStore, shared_store
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 OpenApp = Callable[..., AppTest]
@@ -16,7 +16,7 @@ OpenApp = Callable[..., AppTest]
 
 @pytest.fixture(scope="session")
 def invented_store(tmp_path_factory: pytest.TempPathFactory) -> InventedStore:
-    return build_store(tmp_path_factory.mktemp("invented"))
+    return shared_store(tmp_path_factory)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from drift_runs import schema
 from drift_runs.protocol.canonical import canonical_json, protocol_sha256
@@ -282,6 +283,16 @@ def build_store(
     if finish:
         tracker.complete(campaign)
     return InventedStore(folder=folder, uri=uri, campaign=campaign, figures=figures)
+
+
+def shared_store(factory: pytest.TempPathFactory) -> InventedStore:
+    """The whole campaign, written once a test run: pages write nothing, so every test may read the same one."""
+    if "store" not in _SHARED:
+        _SHARED["store"] = build_store(factory.mktemp("invented"))
+    return _SHARED["store"]
+
+
+_SHARED: dict[str, InventedStore] = {}
 
 
 def _facts(kind: type, name: str, arm: Invented) -> object:
