@@ -6,13 +6,12 @@ beside it from the start. What a killed run left is found on disk and not taken 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol as Interface
 
 import pyarrow as pa
@@ -20,9 +19,9 @@ import pyarrow as pa
 from drift_runs import __version__
 from drift_runs.capture.execution import Execution, plan_executions
 from drift_runs.capture.group import DEFAULT_SPILL_BYTES, Launch, forget, groups, pending
-from drift_runs.capture.process import Finished, Opened, ReferenceChanged, WindowDone, run_launch
+from drift_runs.capture.process import Event, Finished, Opened, ReferenceChanged, WindowDone, run_launch
 from drift_runs.engines.base import EngineIdentity
-from drift_runs.errors import DriftError, EngineError, SameRows, StoreError
+from drift_runs.errors import ConfigError, DriftError, EngineError, SameRows, StoreError
 from drift_runs.machine import Machine
 from drift_runs.measure.comparability import key_of
 from drift_runs.measure.determinism import DeterminismSummary, determinism_table, summarise_determinism
@@ -120,7 +119,9 @@ class _Clock:
         self.timing["peak_bytes"] = max(self.timing.get("peak_bytes", 0), value)
 
     def read(self) -> Timing:
-        values = {name: int(v) if name in ("tokens", "positions", "peak_bytes") else v for name, v in self.timing.items()}
+        values = {
+            name: int(v) if name in ("tokens", "positions", "peak_bytes") else v for name, v in self.timing.items()
+        }
         return Timing(**values)
 
 
@@ -190,13 +191,17 @@ class _Campaign:
             if not complete_before:
                 self.tracker.fail(self.run_id, str(error) or "interrupted")
             raise
-        outcomes = tuple(self.outcomes[execution.name] for execution in self.executions if execution.name in self.outcomes)
+        outcomes = tuple(
+            self.outcomes[execution.name] for execution in self.executions if execution.name in self.outcomes
+        )
         whole = not self.request.only and all(outcome.error is None for outcome in outcomes)
         if whole and not complete_before:
             self.tracker.complete(self.run_id)
         elif not complete_before:
             failed = [outcome.execution.name for outcome in outcomes if outcome.error is not None]
-            reason = f"failed arms: {', '.join(failed)}" if failed else f"only {', '.join(self.request.only)} were asked for"
+            reason = f"only {', '.join(self.request.only)} were asked for"
+            if failed:
+                reason = f"failed arms: {', '.join(failed)}"
             self.tracker.fail(self.run_id, reason)
         return Result(
             run_id=self.run_id,
@@ -263,7 +268,10 @@ class _Campaign:
 
         def spilled(group: Sequence[str]) -> int:
             needed = {
-                step.window for launch in pending(self.store, self.executions, group) for step in launch.steps if step.spill
+                step.window
+                for launch in pending(self.store, self.executions, group)
+                for step in launch.steps
+                if step.spill
             }
             return sum(scored_count(self.loaded, name) for name in needed) * full_row_bytes(self.loaded)
 
@@ -282,7 +290,7 @@ class _Campaign:
         for attempt in (1, 2):
             if self._take_once(group, last=last):
                 break
-            forget(self.store, self.executions, group)
+            self._forget(group)
             if attempt == 2:
                 raise EngineError(
                     "rows taken twice differ",
@@ -295,6 +303,13 @@ class _Campaign:
             )
         shutil.rmtree(self.store.spill_folder, ignore_errors=True)
 
+    def _forget(self, group: Sequence[str]) -> None:
+        """Remove a group's rows, and before that the figures that were logged from them."""
+        for execution in self.executions[1:]:
+            if not set(group).isdisjoint(execution.windows):
+                self.tracker.withdraw_comparison(self.run_id, execution.compared_with(self.reference))
+        forget(self.store, self.executions, group)
+
     def _take_once(self, group: Sequence[str], *, last: bool) -> bool:
         for execution in self.executions:
             self.store.write_identity(
@@ -305,30 +320,35 @@ class _Campaign:
                 continue  # it failed in an earlier group
             self.reporter.opening(launch.execution)
             try:
-                for event in run_launch(self.store, self.loaded, self.reference, launch.steps):
-                    match event:
-                        case Opened():
-                            self.clock.add(open_s=event.seconds)
-                        case WindowDone():
-                            self.clock.add(
-                                engine_s=event.engine_s,
-                                own_s=event.own_s,
-                                tokens=event.tokens,
-                                positions=event.positions,
-                            )
-                            self.reporter.window(event)
-                            self.tracker.beat(self.run_id)
-                        case ReferenceChanged():
-                            return False
-                        case Finished():
-                            self.clock.peak(event.peak_bytes)
-            except EngineError as error:
+                # Closed at once when left: until then its process goes on writing.
+                with contextlib.closing(run_launch(self.store, self.loaded, self.reference, launch.steps)) as events:
+                    if not self._follow(events):
+                        return False
+            except (EngineError, ConfigError) as error:  # an engine refuses a setting with a ConfigError
                 if launch.execution is self.reference:
                     raise
                 self._finish(launch.execution, error=error)
                 continue
             if last:
                 self._measure_rest(up_to=launch.execution)
+        return True
+
+    def _follow(self, events: Iterator[Event]) -> bool:
+        """Hand on what a launch says; False when the reference's rows changed."""
+        for event in events:
+            match event:
+                case Opened():
+                    self.clock.add(open_s=event.seconds)
+                case WindowDone():
+                    self.clock.add(
+                        engine_s=event.engine_s, own_s=event.own_s, tokens=event.tokens, positions=event.positions
+                    )
+                    self.reporter.window(event)
+                    self.tracker.beat(self.run_id)
+                case ReferenceChanged():
+                    return False
+                case Finished():
+                    self.clock.peak(event.peak_bytes)
         return True
 
     def _measure_rest(self, up_to: Execution | None = None) -> None:
@@ -451,5 +471,6 @@ def refuted(execution: Execution, found: DeterminismSummary) -> tuple[str, ...]:
         return ()
     where = f", first at {found.first_difference[0]}:{found.first_difference[1]}" if found.first_difference else ""
     return (
-        f"determinism refuted by {execution.name}: {found.rows - found.rows_identical} of {found.rows} rows differ{where}",
+        f"determinism refuted by {execution.name}: "
+        f"{found.rows - found.rows_identical} of {found.rows} rows differ{where}",
     )

@@ -74,9 +74,7 @@ def pending(store: Store, executions: Sequence[Execution], group: Sequence[str])
     reference = executions[0]
     missing = {
         execution.name: [
-            name
-            for name in group
-            if name in execution.windows and not is_whole(store, execution, reference, name)
+            name for name in group if name in execution.windows and not is_whole(store, execution, reference, name)
         ]
         for execution in executions
     }
@@ -86,9 +84,7 @@ def pending(store: Store, executions: Sequence[Execution], group: Sequence[str])
     same_process = [execution for execution in executions[1:] if _shares_process(execution, reference)]
     steps = [Step(execution=reference, window=name, compare=False, spill=True) for name in spilled]
     for execution in same_process:
-        steps += [
-            Step(execution=execution, window=name, compare=True, spill=False) for name in missing[execution.name]
-        ]
+        steps += [Step(execution=execution, window=name, compare=True, spill=False) for name in missing[execution.name]]
     launches = [Launch(execution=reference, steps=tuple(steps))]
     for execution in executions[1:]:
         names = missing[execution.name]
@@ -107,9 +103,13 @@ def _shares_process(execution: Execution, reference: Execution) -> bool:
 
 
 def forget(store: Store, executions: Sequence[Execution], group: Sequence[str]) -> None:
-    """Remove a group's rows and comparisons of every execution: the reference they were made against is gone."""
+    """Remove a group's rows and comparisons of every execution: the reference they were made against is gone.
+
+    The reference's go last. A kill before that leaves them to be found changed once more; a kill after they had gone
+    first would leave comparisons with them that nothing shows to be stale.
+    """
     reference = executions[0]
-    for execution in executions:
+    for execution in (*executions[1:], reference):
         for name in group:
             store.remove_window(execution.capture_id, name)
             if execution is not reference:

@@ -182,6 +182,8 @@ def _died(name: str, code: int, stderr: Any) -> EngineDied:
     todo = "windows that were finished are safe: run the same command to go on"
     if code == -signal.SIGILL:
         todo = "this processor lacks an instruction that the library uses: install a build for it"
+    if code == -signal.SIGBUS:
+        todo = f"the disk may be full (spilled rows are a memory map), or the weight file changed; {todo}"
     if code == -signal.SIGKILL:
         todo = f"the system may have been short of memory; {todo}"
     return EngineDied(f"the engine's process was {how}" + (f": {last}" if last else ""), where=f"arm {name}", todo=todo)

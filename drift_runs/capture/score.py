@@ -81,9 +81,7 @@ def score_window(
     tokens = task.tokens[task.positions]
     target = None
     if spill is not None:
-        target = np.lib.format.open_memmap(
-            spill, mode="w+", dtype=np.float32, shape=(count, task.dictionary_size)
-        )
+        target = np.lib.format.open_memmap(spill, mode="w+", dtype=np.float32, shape=(count, task.dictionary_size))
     row_parts: list[RowColumns] = []
     comparison_parts = []
     engine_s = 0.0

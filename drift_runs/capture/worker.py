@@ -24,7 +24,7 @@ from drift_runs import schema
 from drift_runs.capture.execution import scored_positions
 from drift_runs.capture.score import ReferenceRows, ScoredWindow, WindowTask, score_window
 from drift_runs.engines.base import Engine, EngineSettings
-from drift_runs.errors import DriftError, EngineError, ModelFileError
+from drift_runs.errors import DriftError, EngineError, ModelFileError, StoreError
 from drift_runs.protocol.streams import dictionary_sha256
 from drift_runs.store import Store, read_table, write_table
 
@@ -59,6 +59,17 @@ def main() -> int:
             todo=error.todo,
         )
         return error.exit_code
+    except OSError as error:
+        _send(
+            events,
+            event="error",
+            type="StoreError",
+            what=f"cannot be read or written: {error.strerror}",
+            where=str(error.filename or job["store"]),
+            expected="",
+            todo="free some space, or name another folder with --store",
+        )
+        return StoreError.exit_code
     except MemoryError:
         _send(
             events,

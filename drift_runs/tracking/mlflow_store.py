@@ -138,26 +138,23 @@ class Tracker:
         params = tags.comparison_params(facts)
         with reach.asked(self.uri, "start a comparison"), reach.locked(self.uri):
             experiment_id = self._client.get_run(parent).info.experiment_id
-            before = list(
-                _runs(
-                    self._client,
-                    [experiment_id],
-                    _is(tags.KIND_TAG, tags.COMPARISON),
-                    _is(tags.PARENT_TAG, tags.checked_identifier(parent, "run id")),
-                    _is(tags.COMPARISON_TAG, facts.comparison_id),
-                )
-            )
+            before = self._comparisons(experiment_id, parent, facts.comparison_id)
             for run in before:
                 if tags.is_complete(run.data.tags):
                     return Started(run.info.run_id, False, True)
             for run in before:
                 self._refuse_when_alive(run)
-                self._client.set_tag(run.info.run_id, tags.SUPERSEDED_TAG, "true")
-                self._client.set_terminated(run.info.run_id, "KILLED")
-                self._client.delete_run(run.info.run_id)
+                self._supersede(run)
             run_id = self._create(experiment_id, facts.arm, wanted, params)
         self.beat(parent)
         return Started(run_id, False, False)
+
+    def withdraw_comparison(self, parent: str, comparison_id: str) -> None:
+        """Take back what was logged of a comparison, complete or not: the rows that it was made from are gone."""
+        with reach.asked(self.uri, "withdraw a comparison"), reach.locked(self.uri):
+            experiment_id = self._client.get_run(parent).info.experiment_id
+            for run in self._comparisons(experiment_id, parent, comparison_id):
+                self._supersede(run)
 
     def log_figures(
         self, run_id: str, figures: pa.Table, rows: Mapping[str, Path], determinism: pa.Table | None = None
@@ -251,6 +248,23 @@ class Tracker:
                 _is(tags.CAMPAIGN_KEY_TAG, tags.checked_identifier(campaign_key, "campaign key")),
             )
         )
+
+    def _comparisons(self, experiment_id: str, parent: str, comparison_id: str) -> list[Run]:
+        """Child runs of that campaign and comparison, newest first."""
+        return list(
+            _runs(
+                self._client,
+                [experiment_id],
+                _is(tags.KIND_TAG, tags.COMPARISON),
+                _is(tags.PARENT_TAG, tags.checked_identifier(parent, "run id")),
+                _is(tags.COMPARISON_TAG, comparison_id),
+            )
+        )
+
+    def _supersede(self, run: Run) -> None:
+        self._client.set_tag(run.info.run_id, tags.SUPERSEDED_TAG, "true")
+        self._client.set_terminated(run.info.run_id, "KILLED")
+        self._client.delete_run(run.info.run_id)
 
     def _create(self, experiment_id: str, name: str, wanted: dict[str, str], params: dict[str, str]) -> str:
         owned = {**wanted, **stale.tags_of(stale.this_process(time.time()))}
