@@ -71,7 +71,7 @@ def read_table(path: Path, wanted: pa.Schema) -> pa.Table:
     try:
         # ParquetFile, not read_table: a dataset would guess partitions from the folder names.
         table = pq.ParquetFile(path).read()
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise StoreError(
             f"cannot be read: {str(error).splitlines()[0]}",
             where=str(path),
@@ -110,7 +110,9 @@ class Store:
                 write_atomically(marker, canonical_json({"format": FORMAT}) + b"\n")
             except OSError as error:
                 raise StoreError(
-                    f"cannot be written: {error.strerror}", where=str(self.root), todo="name another folder with --store"
+                    f"cannot be written: {error.strerror}",
+                    where=str(self.root),
+                    todo="name another folder with --store",
                 ) from None
             return
         try:
@@ -134,6 +136,10 @@ class Store:
                 where=str(self.root),
                 todo="wait for it, or use another folder with --store",
             ) from None
+        except OSError as error:
+            raise StoreError(
+                f"cannot be written: {error.strerror}", where=str(self.root), todo="name another folder with --store"
+            ) from None
         try:
             self._clean()
             yield
@@ -143,10 +149,11 @@ class Store:
     def _clean(self) -> None:
         """What a killed process left: spilled rows and temporary files."""
         shutil.rmtree(self.spill_folder, ignore_errors=True)
-        for folder in (self.root / "captures", self.root / "comparisons"):
-            for pattern in (f"*/*{_PART}", "*/.*.tmp"):
-                for part in folder.glob(pattern):
-                    part.unlink(missing_ok=True)
+        patterns = [".*.tmp", "*/.*.tmp"]
+        patterns += [f"{kind}/*/{name}" for kind in ("captures", "comparisons") for name in (f"*{_PART}", ".*.tmp")]
+        for pattern in patterns:
+            for part in self.root.glob(pattern):
+                part.unlink(missing_ok=True)
 
     @property
     def spill_folder(self) -> Path:
