@@ -98,3 +98,41 @@ def _value(value: Any) -> str:
     if isinstance(value, (str, bool)):
         return json.dumps(value, ensure_ascii=False)
     return repr(value)
+
+
+@pytest.fixture(scope="session")
+def tiny_arms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``drift.toml`` of the tiny protocol's weight files; read it, never write beside it."""
+    from tests.tiny_model import write_tiny_arms
+
+    return write_tiny_arms(tmp_path_factory.mktemp("arms"))
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An initialised tracking store without a run: copying it saves the seconds of its making."""
+    from tests.campaigns import make_database
+
+    return make_database(tmp_path_factory.mktemp("tracking") / "mlflow.db")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_arms: Path, empty_database: Path):
+    """A complete campaign of the tiny protocol; take a copy (``tests.campaigns.copied``) to change it."""
+    from tests.campaigns import new_campaign
+
+    campaign = new_campaign(tmp_path_factory.mktemp("finished") / "campaign", tiny_arms, empty_database)
+    assert campaign.run().failed == ()
+    return campaign
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """The demo's model as shipped; skips, saying why, where it is neither cached nor to be had."""
+    from drift_runs.errors import FetchError
+    from drift_runs.weights.fetch import SMOLLM2, fetch
+
+    try:
+        return fetch(SMOLLM2)
+    except FetchError as error:
+        pytest.skip(f"needs the demo's model: {error}")
