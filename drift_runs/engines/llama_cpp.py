@@ -99,7 +99,11 @@ class LlamaCpp:
         self._model = self._open_model()
         self._vocab = self._library.llama_model_get_vocab(self._model)
         self._size = int(self._library.llama_vocab_n_tokens(self._vocab))
-        self._context = self._open_context()
+        try:
+            self._context = self._open_context()
+        except EngineError:
+            self.close()
+            raise
         self._memory = self._library.llama_get_memory(self._context)
         self._used = 0
 
@@ -219,6 +223,8 @@ class LlamaCpp:
                 yield ScoredBlock((rows + begin + 1).astype(np.int32), logits)
 
     def start(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        if not len(tokens):
+            raise ConfigError("no history to start from", where=self.model_file.name, expected="one token or more")
         self._check_room(len(tokens))
         self.reset()
         history = np.asarray(tokens, dtype=np.int32)
@@ -236,8 +242,13 @@ class LlamaCpp:
 
     def reset(self) -> None:
         """Forget the history; the cache's bytes are cleared too, so that a stale cell can change nothing."""
+        self._refuse_closed()
         self._library.llama_memory_clear(self._memory, True)
         self._used = 0
+
+    def _refuse_closed(self) -> None:
+        if not self._context:  # the library would end the process
+            raise EngineError("the engine is closed", where=self.model_file.name)
 
     def _last_row(self) -> NDArray[np.float32]:
         row = self._library.llama_get_logits_ith(self._context, -1)
@@ -255,6 +266,7 @@ class LlamaCpp:
             )
 
     def _decode(self, part: NDArray[np.int32], outputs: NDArray[np.bool_]) -> None:
+        self._refuse_closed()
         count = len(part)
         token = np.ascontiguousarray(part)
         if count and (token.min() < 0 or token.max() >= self._size):

@@ -187,6 +187,8 @@ _KNOWN_MODEL_DEFAULTS = {
     "tensor_buft_overrides": None,
     "n_gpu_layers": -1,
     "split_mode": 1,
+    "load_mode": -1,
+    "lazy_mode": 1,
     "main_gpu": 0,
     "tensor_split": None,
     "progress_callback": None,
