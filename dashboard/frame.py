@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import streamlit as st
 
@@ -14,12 +14,14 @@ from dashboard.figures import Book, Column, differs_by_outliers
 from drift_runs.errors import DriftError
 
 if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
     from drift_runs.measure.figures import Figure
     from drift_runs.protocol.model import Protocol
     from drift_runs.tracking.records import ArmRecord, CampaignRecord
 
 SWITCH_LABELS = {"with": "with outliers", "without": "without outliers", "both": "side by side"}
-ROLES = ("candidate", "follow-up", "floor")
+FACET_LABELS = {"derivative": "Derivative", "weights": "Weights", "kv": "KV", "engine": "Engine"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class Page:
     campaign: CampaignRecord
     book: Book
     protocol: Protocol
+    row: DeltaGenerator
+    """The row of controls that begins with the outlier switch."""
 
     def arms(self, role: str, *, filtered: bool = True) -> list[ArmRecord]:
         """Complete arms of a role that pass the facet filters. Floors always pass: they belong to the figures."""
@@ -61,20 +65,20 @@ def open_page(title: str) -> Page:
         uri = data.store_uri()
         campaigns = data.campaigns(uri) if data.store_exists(uri) else ()
     except DriftError as error:
-        st.html(tag("div", tag("b", "The store cannot be read. "), error, cls="dr-notes", role="alert"))
-        st.stop()
+        _unreadable("The store cannot be read.", error)
     if not campaigns:
         _first_time(uri)
     ordered = sorted(campaigns, key=lambda record: not record.complete)
     view = state.settle(state.fit(view, _choices(view, ordered, uri)))
     campaign = next(record for record in campaigns if record.run_id == view.campaign)
-    _sidebar(view, campaigns)
+    _sidebar(view, campaigns, campaign)
     st.html(_header(title, campaign))
     for note in state.notes():
         st.html(tag("div", note, cls="dr-notes", role="alert"))
     if not campaign.complete:
         _incomplete(campaign)
-    st.segmented_control(
+    row = st.container(horizontal=True)
+    row.segmented_control(
         "Declared outlier windows",
         state.OUTLIERS,
         format_func=SWITCH_LABELS.__getitem__,
@@ -85,13 +89,18 @@ def open_page(title: str) -> Page:
         help="Windows that the protocol declares as outliers, before any result: figures with them, without them, "
         "or both beside each other.",
     )
-    arms = [arm for arm in campaign.arms if arm.complete]
+    try:
+        protocol = _protocol(uri, campaign)
+        book = Book(data.figures(uri, arm.run_id, arm.complete) for arm in campaign.arms if arm.complete)
+    except DriftError as error:
+        _unreadable("This campaign cannot be read.", error)
     return Page(
         uri=uri,
         view=view,
         campaign=campaign,
-        book=Book(data.figures(uri, arm.run_id, arm.complete) for arm in arms),
-        protocol=_protocol(uri, campaign),
+        book=book,
+        protocol=protocol,
+        row=row,
     )
 
 
@@ -124,7 +133,10 @@ def _changed(name: str) -> None:
 def _choices(view: state.View, campaigns: list[CampaignRecord], uri: str) -> state.Choices:
     chosen = next((record for record in campaigns if record.run_id == view.campaign), campaigns[0])
     shown = [arm for arm in chosen.arms if arm.role != "floor"]
-    panels = [panel.name for panel in _protocol(uri, chosen).panels]
+    try:
+        panels = [panel.name for panel in _protocol(uri, chosen).panels]
+    except DriftError:
+        panels = []  # the page says so itself, once the campaign can be changed
     return state.Choices(
         campaigns=[record.run_id for record in campaigns],
         scopes=["all", *(f"panel:{name}" for name in panels)],
@@ -145,7 +157,16 @@ def campaign_label(record: CampaignRecord) -> str:
     return f"{record.protocol_name} v{record.protocol_version}, {when}" + "".join(f" ({mark})" for mark in marks)
 
 
-def _sidebar(view: state.View, campaigns: tuple[CampaignRecord, ...]) -> None:
+def positions_control(page: Page) -> None:
+    """All positions or those of one panel."""
+    scopes = {"all": "all scored positions"}
+    scopes |= {f"panel:{panel.name}": f"panel {panel.name}: {panel.title}" for panel in page.protocol.panels}
+    page.row.selectbox(
+        "Positions", list(scopes), format_func=scopes.__getitem__, width=215, **control("scope", page.view.scope)
+    )
+
+
+def _sidebar(view: state.View, campaigns: tuple[CampaignRecord, ...], campaign: CampaignRecord) -> None:
     labels = {record.run_id: campaign_label(record) for record in campaigns}
     with st.sidebar:
         st.selectbox(
@@ -154,6 +175,11 @@ def _sidebar(view: state.View, campaigns: tuple[CampaignRecord, ...]) -> None:
             format_func=lambda run_id: labels[run_id],
             **control("campaign", view.campaign),
         )
+        arms = [arm for arm in campaign.arms if arm.role != "floor"]
+        for facet, label in FACET_LABELS.items():
+            values = sorted({getattr(arm, facet) for arm in arms})
+            if len(values) > 1 or getattr(view, facet):
+                st.multiselect(label, values, placeholder="every value", **control(facet, getattr(view, facet)))
 
 
 def _header(title: str, campaign: CampaignRecord) -> Html:
@@ -173,7 +199,7 @@ def _header(title: str, campaign: CampaignRecord) -> Html:
             " ",
             state_chip,
             None if campaign.complete else chip("incomplete", "warn"),
-            ", reference arm ",
+            " reference arm ",
             tag("b", campaign.reference),
         ),
         tag("p", campaign.question, cls="dr-question") if campaign.question else None,
@@ -199,6 +225,11 @@ def _incomplete(campaign: CampaignRecord) -> None:
             cls="dr-say",
         )
     )
+    st.stop()
+
+
+def _unreadable(what: str, error: DriftError) -> NoReturn:
+    st.html(tag("div", tag("b", what), " ", error, cls="dr-notes", role="alert"))
     st.stop()
 
 

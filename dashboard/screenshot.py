@@ -98,9 +98,15 @@ def settled(page: Page) -> None:
 
 
 def take(
-    store: Path, out: Path, *, query: str = "", width: int = 1440, schemes: tuple[str, ...] = ("light",)
+    store: Path,
+    out: Path,
+    *,
+    query: str = "",
+    width: int = 1440,
+    height: int = 6000,
+    schemes: tuple[str, ...] = ("light",),
 ) -> list[Path]:
-    """Write a picture of every page in every colour scheme; returns the files."""
+    """Write a picture of every page in every colour scheme, at most ``height`` pixels high; returns the files."""
     out.mkdir(parents=True, exist_ok=True)
     files = []
     with served(store) as url, chromium() as browser:
@@ -113,10 +119,12 @@ def take(
                 page.goto(f"{url}/{path}{'?' + query if query else ''}")
                 settled(page)
                 # The page scrolls inside its frame: a taller window shows all of it.
-                height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
-                page.set_viewport_size({"width": width, "height": int(min(max(height, 600), 6000))})
+                whole = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+                page.set_viewport_size({"width": width, "height": int(min(max(whole, 600), height))})
                 page.wait_for_timeout(1200)
                 settled(page)
+                page.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
+                page.wait_for_timeout(200)
                 files.append(out / (f"{name}.png" if scheme == "light" else f"{name}-{scheme}.png"))
                 page.screenshot(path=str(files[-1]))
                 context.close()
@@ -129,10 +137,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("docs/images"), metavar="DIR", help="folder of the pictures")
     parser.add_argument("--query", default="", help="view as in a page's address, for instance v=1&outliers=both")
     parser.add_argument("--width", type=int, default=1440, metavar="PX", help="width of the window (default 1440)")
+    parser.add_argument("--height", type=int, default=6000, metavar="PX", help="greatest height (default: the page)")
     parser.add_argument("--dark", action="store_true", help="take each page in dark as well")
     args = parser.parse_args()
     schemes = ("light", "dark") if args.dark else ("light",)
-    for file in take(args.store, args.out, query=args.query, width=args.width, schemes=schemes):
+    for file in take(args.store, args.out, query=args.query, width=args.width, height=args.height, schemes=schemes):
         print(file)
     return 0
 

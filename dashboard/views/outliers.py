@@ -11,7 +11,7 @@ from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
 from dashboard.figures import FLIP, FLIP_STRICT, KL_MEAN, KL_P95, WORST, Column
-from dashboard.frame import Page, chip, open_page
+from dashboard.frame import Page, chip, open_page, positions_control
 
 if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord
@@ -22,6 +22,7 @@ BOTH_COLUMNS = (FLIP, KL_MEAN, KL_P95, WORST)
 
 def show() -> None:
     page = open_page("Outliers")
+    positions_control(page)
     _declared(page)
     if not page.campaign.outliers:
         return

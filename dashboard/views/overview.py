@@ -14,7 +14,7 @@ from dashboard.components.cells import figure_cell, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
 from dashboard.figures import FLIP, FLIP_STRICT, KL_MEAN, OVERVIEW, STRONG_RATE, Column, is_withheld, write_value
-from dashboard.frame import Page, chip, control, open_page
+from dashboard.frame import Page, chip, control, open_page, positions_control
 from drift_runs.charts.flip_by_arm import flip_by_arm
 from drift_runs.charts.kl_by_arm import kl_by_arm
 from drift_runs.charts.palette import OUTLIER_LABELS, VERDICT_LABELS
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SORT_LABELS = {"arm": "arm", **{column.key: f"{column.header} ({column.spec})" for column in OVERVIEW}}
 EXPORTED = (*OVERVIEW, FLIP_STRICT, STRONG_RATE)
 ORDER_LABELS = {"desc": "largest first", "asc": "smallest first"}
-FACET_LABELS = {"derivative": "Derivative", "weights": "Weights", "kv": "KV", "engine": "Engine"}
 
 
 def show() -> None:
@@ -58,22 +57,13 @@ def _file(page: Page, what: str) -> str:
 
 
 def _controls(page: Page) -> None:
-    view = page.view
-    scopes = {"all": "all scored positions"}
-    scopes |= {f"panel:{panel.name}": f"panel {panel.name}: {panel.title}" for panel in page.protocol.panels}
-    left, middle, right = st.columns([3, 3, 2])
-    left.selectbox("Positions", list(scopes), format_func=scopes.__getitem__, **control("scope", view.scope))
-    middle.selectbox("Sort by", state.SORTS, format_func=SORT_LABELS.__getitem__, **control("sort", view.sort))
-    right.segmented_control(
-        "Order", state.ORDERS, format_func=ORDER_LABELS.__getitem__, required=True, **control("order", view.order)
+    positions_control(page)
+    page.row.selectbox(
+        "Sort by", state.SORTS, format_func=SORT_LABELS.__getitem__, width=215, **control("sort", page.view.sort)
     )
-    arms = [arm for arm in page.campaign.arms if arm.role != "floor"]
-    values = {facet: sorted({getattr(arm, facet) for arm in arms}) for facet in state.FACETS}
-    offered = [facet for facet in state.FACETS if len(values[facet]) > 1 or getattr(view, facet)]
-    for column, facet in zip(st.columns(max(len(offered), 1)), offered, strict=False):
-        column.multiselect(
-            FACET_LABELS[facet], values[facet], placeholder="every value", **control(facet, getattr(view, facet))
-        )
+    page.row.segmented_control(
+        "Order", state.ORDERS, format_func=ORDER_LABELS.__getitem__, required=True, **control("order", page.view.order)
+    )
 
 
 def _unfinished(page: Page) -> None:

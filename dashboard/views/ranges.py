@@ -40,7 +40,7 @@ _CELL_SCHEMA = pa.schema(
 
 def show() -> None:
     page = open_page("Ranges")
-    st.segmented_control(
+    page.row.segmented_control(
         "Figure",
         state.METRICS,
         format_func=METRIC_LABELS.__getitem__,
@@ -160,7 +160,7 @@ def _range_table(page: Page, arms: list[ArmRecord]) -> None:
     named = {
         figure.named
         for outliers in sets
-        if (figure := page.book.by_arm(WORST, page.view.scope, outliers).get(chosen)) and figure.named
+        if (figure := page.book.by_arm(WORST, "all", outliers).get(chosen)) and figure.named
     }
     ranges = sorted(
         {scope for found in figures.values() for arm, scope in found if arm == chosen},
@@ -236,7 +236,7 @@ def _nats(value: float) -> str:
 def _worst(page: Page, arm: str) -> None:
     lines = []
     for outliers in page.view.outlier_sets:
-        figure = page.book.by_arm(WORST, page.view.scope, outliers).get(arm)
+        figure = page.book.by_arm(WORST, "all", outliers).get(arm)
         if figure is None:
             continue
         if is_withheld(figure):

@@ -240,3 +240,12 @@ def test_a_store_that_cannot_serve_is_named(open_app: OpenApp, tmp_path: Path, m
     st.cache_data.clear()
     app.run()
     assert "The store cannot be read." in markup(app) and "unknown scheme" in markup(app)
+
+
+def test_a_campaign_whose_files_are_gone_is_named_and_can_be_left(open_app: OpenApp, tmp_path: Path) -> None:
+    store = build_store(tmp_path, arms=("q8_0", "micro-batch"))
+    for path in tmp_path.glob("mlartifacts/**/figures.parquet"):
+        path.unlink()
+    app = open_app(store.folder)
+    assert "This campaign cannot be read." in markup(app) and "summary/figures.parquet" in markup(app)
+    assert app.selectbox(key="control.campaign").options
