@@ -105,6 +105,9 @@ def _reading(page: Page) -> str:
         text += f" Interval: {'; '.join(intervals)}."
     if len(notes) == 1:
         text += f" {notes[0]}."
+    panels = [panel.name for panel in page.protocol.panels]
+    if page.view.scope == "all" and len(panels) > 1:
+        text += f" These figures pool the panels {' and '.join(panels)}: choose one under Positions."
     return f"{text} {common_facets(page)}".strip()
 
 

@@ -140,7 +140,9 @@ def test_filters_hide_arms_and_say_how_many_are_left(open_app: OpenApp, invented
 
 def test_a_panel_has_its_own_figures(open_app: OpenApp, invented_store: InventedStore) -> None:
     app = open_app(invented_store.folder)
+    assert "pool the panels P-A and P-B" in table_html(app, "Candidates")
     app.selectbox(key="control.scope").set_value("panel:P-B").run()
+    assert "pool the panels" not in table_html(app, "Candidates")
     row = invented_store.figure("q4_0", "kl.full", "mean", "with", "panel", "P-B")
     assert figure_text(app, "Candidates", "q4_0", "kl_mean").startswith(shown(row, "nats"))
     app.selectbox(key="control.scope").set_value("panel:P-A").run()
