@@ -150,11 +150,12 @@ def _protocol(uri: str, campaign: CampaignRecord) -> Protocol:
 
 
 def campaign_label(record: CampaignRecord) -> str:
+    """Marks first: the end of a long label is cut off."""
     from datetime import datetime
 
     when = datetime.fromtimestamp(record.started_ms / 1000).strftime("%Y-%m-%d %H:%M")
     marks = [word for word, there in (("incomplete", not record.complete), ("draft", record.draft)) if there]
-    return f"{record.protocol_name} v{record.protocol_version}, {when}" + "".join(f" ({mark})" for mark in marks)
+    return f"{', '.join(marks)}{': ' if marks else ''}{record.protocol_name} v{record.protocol_version}, {when}"
 
 
 def positions_control(page: Page) -> None:
@@ -221,7 +222,11 @@ def _incomplete(campaign: CampaignRecord) -> None:
                 "This campaign is not complete, so nothing in it is compared. Its arms so far:",
             ),
             tag("ul", arms) if arms else tag("p", "none"),
-            tag("p", "Run the same command again: it continues where it stopped."),
+            tag(
+                "p",
+                "While it runs, reload this page later. If it was interrupted, start the same command again: it goes "
+                "on where it stopped.",
+            ),
             cls="dr-say",
         )
     )

@@ -219,7 +219,7 @@ def test_an_unfinished_campaign_is_listed_with_a_mark(open_app: OpenApp, tmp_pat
     page = markup(app)
     assert "not complete, so nothing in it is compared" in page and "q8_0" in page
     assert "draft" in page and "data-figure" not in page
-    assert "(incomplete) (draft)" in app.selectbox(key="control.campaign").options[0]
+    assert app.selectbox(key="control.campaign").options[0].startswith("incomplete, draft: invented v2")
 
 
 def test_a_draft_is_marked_on_every_row(open_app: OpenApp, tmp_path: Path) -> None:
