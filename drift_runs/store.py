@@ -185,6 +185,7 @@ class Store:
         """Record which process took a window: a launch made of several processes is marked as such."""
         known = self.processes(capture)
         known[window] = process
+        self.capture_folder(capture).mkdir(parents=True, exist_ok=True)
         write_atomically(self.capture_folder(capture) / "processes.json", canonical_json(known) + b"\n")
 
     def processes(self, capture: str) -> dict[str, str]:
