@@ -427,10 +427,25 @@ def _connect(uri: str, *, create: bool) -> MlflowClient:
     reach.refuse_unreachable(uri, create=create)
     client_class = _client_class()
     with reach.asked(uri, "open the tracking store"), reach.locked(uri):
+        if create:
+            _make_database(client_class, uri)
         client = client_class(tracking_uri=uri)
         client.search_experiments(max_results=1)
     _clients[uri] = client
     return client
+
+
+def _make_database(client_class: type[MlflowClient], uri: str) -> None:
+    """Make a sqlite file beside its place and rename it: a kill while MLflow builds its tables in place leaves a file
+    that it refuses for ever ("table _alembic_tmp_… already exists")."""
+    path = uris.sqlite_path(uri) if uris.scheme_of(uri) == "sqlite" else None
+    if path is None or (path.is_file() and path.stat().st_size > 0):
+        return
+    making = path.with_name(f"{path.name}.making")
+    for leftover in (making, path.with_name(f"{making.name}-journal")):
+        leftover.unlink(missing_ok=True)
+    client_class(tracking_uri=uris.sqlite_uri(making)).search_experiments(max_results=1)
+    os.replace(making, path)
 
 
 def _client_class() -> type[MlflowClient]:
