@@ -257,7 +257,12 @@ def unbroken_smollm2(tmp_path_factory: pytest.TempPathFactory, smollm2: Path) ->
             text = b"".join(table[token] for token in ids).decode("utf-8", "replace")
             source = "generated" if name == "beta" else "authored"
             stream = Stream(
-                schema="drift.stream/1", name=name, tokens=tuple(ids), text=text, source=source, prompt_tokens=10
+                schema="drift.stream/1",
+                name=name,
+                tokens=tuple(ids),
+                text=text,
+                source=source,
+                prompt_tokens=10 if source == "generated" else 0,
             )
             write_stream(campaign.protocol.parent / "streams" / f"{name}.json", stream)
         change_toml(campaign.protocol, changes)

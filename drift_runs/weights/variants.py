@@ -8,8 +8,8 @@ Vectors (norms) stay float32.
 section 4.1): W' = W - d (d^T W) for every matrix that writes to the residual stream. There the direction d comes from
 activations. Here it comes from the embeddings alone, so that no forward pass is needed: the difference between the mean
 embedding of words of refusal and of words of consent, with the mean of all embeddings projected out (what every token
-shares is no direction of refusal, and removing it damages everything), normalised. It is an edit of the same kind, not a
-published derivative.
+shares is no direction of refusal, and removing it damages everything), normalised. It is an edit of the same kind, not
+a published derivative.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def write_variant(source: Path, target: Path, *, weights: str, edit: Edit | None
             todo="make other types with llama-quantize and name the file in drift.toml",
         )
     reader = open_reader(source)
+    _clear_parts(target)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(part, arch=reader.get_field("general.architecture").contents())
@@ -90,6 +91,16 @@ def write_variant(source: Path, target: Path, *, weights: str, edit: Edit | None
         os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _clear_parts(target: Path) -> None:
+    """Remove what a killed process left of this file: some hundred megabytes each, which nobody would find."""
+    import psutil
+
+    for part in target.parent.glob(f"{target.name}.*.part"):
+        owner = part.name.split(".")[-2]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            part.unlink(missing_ok=True)
 
 
 _FILE_TYPES = {
