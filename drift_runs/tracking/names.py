@@ -197,7 +197,7 @@ def _with_what_stands_beside(row: Mapping[str, Any]) -> list[tuple[str, float, s
 
 
 def _points(row: Mapping[str, Any]) -> list[SeriesPoint]:
-    first = _FIRST_INTEGER.search(row["scope"])
+    first = _FIRST_INTEGER.search(row["scope"].replace(",", ""))  # labels group digits: "1,101+"
     if first is None:
         return []
     name = metric_name(

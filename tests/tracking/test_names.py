@@ -14,6 +14,7 @@ from tracking_tables import figure, figures
 
 from drift_runs import schema
 from drift_runs.errors import StoreError
+from drift_runs.measure.history import bucket_labels
 from drift_runs.tracking import names
 
 SAFE = re.compile(r"[A-Za-z0-9_.\-/ ]{1,250}")
@@ -140,6 +141,12 @@ def test_interval_and_counts_stand_beside_the_leading_figure():
 def test_windows_ranges_and_kinds_stay_in_the_file():
     rows = [figure(scope_kind=kind, scope="x") for kind in ("window", "range", "kind", "band")]
     assert names.select_metrics(figures(*rows)) == {"withheld": 0.0, "nonfinite": 0.0}
+
+
+def test_the_labels_that_measuring_gives_are_a_series_by_first_token():
+    labels = bucket_labels((128, 1100, 65_535))
+    chosen = names.select(figures(*(figure(scope_kind="history", scope=label, value=0.5) for label in labels)))
+    assert [point.step for point in chosen.series] == [1, 129, 1101, 65_536]
 
 
 def test_history_is_a_series_by_its_first_token():
