@@ -203,6 +203,8 @@ class _Campaign:
             if failed:
                 reason = f"failed arms: {', '.join(failed)}"
             self.tracker.fail(self.run_id, reason)
+            if not failed:
+                self.reporter.note(f"the campaign stays incomplete: {reason}")
         return Result(
             run_id=self.run_id,
             outcomes=outcomes,
