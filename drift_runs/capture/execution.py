@@ -57,11 +57,6 @@ class Execution:
         return comparison_id(reference.capture_id, self.capture_id)
 
 
-def scored_positions(spans: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Positions of half-open spans, ascending: int32[n]."""
-    return np.concatenate([np.arange(start, end, dtype=np.int32) for start, end in spans])
-
-
 def plan_executions(
     loaded: LoadedProtocol,
     machine: Machine,

@@ -57,6 +57,11 @@ class ReferenceRows:
     row_full: Sequence[bytes | None]
 
 
+def scored_positions(spans: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
+    """Positions of half-open spans, ascending: int32[n]."""
+    return np.concatenate([np.arange(start, end, dtype=np.int32) for start, end in spans])
+
+
 def score_window(
     engine: Engine, task: WindowTask, *, reference: ReferenceRows | None = None, spill: Path | None = None
 ) -> ScoredWindow:

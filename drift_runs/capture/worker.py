@@ -21,11 +21,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from drift_runs import schema
-from drift_runs.capture.execution import scored_positions
-from drift_runs.capture.score import ReferenceRows, ScoredWindow, WindowTask, score_window
+from drift_runs.capture.score import ReferenceRows, ScoredWindow, WindowTask, score_window, scored_positions
 from drift_runs.engines.base import Engine, EngineSettings
 from drift_runs.errors import DriftError, EngineError, ModelFileError, StoreError
-from drift_runs.protocol.streams import dictionary_sha256
+from drift_runs.protocol.canonical import dictionary_sha256
 from drift_runs.store import Store, read_table, write_table
 
 PARENT_GONE = 3

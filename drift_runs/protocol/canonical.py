@@ -1,11 +1,14 @@
-"""The one byte form of a parsed file that digests are made of."""
+"""The one byte form of a parsed file that digests are made of, and the digests.
+
+Nothing heavy is imported here: an engine's process needs this and no model of the protocol.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,15 @@ def protocol_sha256(content: Mapping[str, Any]) -> str:
 def file_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def dictionary_sha256(tokens: Iterable[bytes]) -> str:
+    """SHA-256 over, for each id in order, its byte length as u32 little-endian and then its bytes."""
+    digest = hashlib.sha256()
+    for token in tokens:
+        digest.update(len(token).to_bytes(4, "little"))
+        digest.update(token)
+    return digest.hexdigest()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from drift_runs.errors import ProtocolError
+from drift_runs.protocol.canonical import dictionary_sha256 as dictionary_sha256
 from drift_runs.protocol.canonical import write_atomically
 from drift_runs.protocol.model import Stream
-
-
-def dictionary_sha256(tokens: Iterable[bytes]) -> str:
-    """SHA-256 over, for each id in order, its byte length as u32 little-endian and then its bytes."""
-    digest = hashlib.sha256()
-    for token in tokens:
-        digest.update(len(token).to_bytes(4, "little"))
-        digest.update(token)
-    return digest.hexdigest()
 
 
 def decode_text(ids: Iterable[int], dictionary: Sequence[bytes]) -> str:

@@ -188,3 +188,14 @@ def test_a_store_that_cannot_be_written(campaign: Campaign) -> None:
     with pytest.raises(StoreError, match="cannot be") as caught:
         list(launch(campaign))
     assert "captures" in caught.value.where and time.monotonic() - started < 30
+
+
+def test_the_process_is_light() -> None:
+    """A dozen launches a campaign: what one imports is paid for each time."""
+    code = (
+        "import sys; from drift_runs.capture import worker; sys.meta_path.insert(0, worker._NoPandas())\n"
+        "import pyarrow as pa; pa.array([1]); import drift_runs.engines.llama_cpp\n"
+        "print([name for name in ('pandas', 'pydantic', 'mlflow', 'gguf', 'drift_runs.machine') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
