@@ -1,7 +1,9 @@
 """Kills at random moments: whatever was hit, running again ends with the bytes and figures of an unbroken run.
 
-A campaign cut to two windows and three arms. Its unbroken run is timed first, and the moments are drawn over that time,
-one from each equal part of it, so that engines, writing and logging are all hit. ``make test`` takes a seeded sample.
+A campaign cut to two windows and three arms. Its unbroken run is timed first: until its first rows, and from there to
+its end. A quarter of the moments is drawn over the first time (imports, the tracking store, opening the engine), the
+others over the second, each from an equal part of it, so that engines, writing and logging are all hit. ``make test``
+takes a seeded sample.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from tests.conftest import change_toml, copy_tiny
 
 SEED = 20_261_129
 KILLS = 20
-SAMPLE = (4, 11, 17)
-"""Which of the kills ``make test`` takes: in the first engine, between, and among the last writing and logging."""
+EARLY = 5
+"""How many of them come before the first rows."""
+SAMPLE = (4, 10, 17)
+"""Which of the kills ``make test`` takes: before the first rows, between, and among the last writing and logging."""
 
 CUT = {
     **SOUND,
@@ -49,7 +53,8 @@ class Unbroken:
     """What a run that nobody disturbs gives, and how long it takes."""
 
     make: Maker
-    seconds: float
+    before_rows_s: float
+    after_rows_s: float
     files: dict[str, str]
     figures: dict[str, list[dict[str, object]]]
     metrics: dict[str, dict[str, float]]
@@ -75,12 +80,16 @@ def to_the_end(campaign: Campaign) -> None:
 def measured(make: Maker, folder: Path) -> Unbroken:
     campaign = make(folder)
     before = time.monotonic()
-    to_the_end(campaign)
-    seconds = time.monotonic() - before
+    process = start(campaign)
+    first = wait_for_rows(campaign, process)
+    out, err = process.communicate(timeout=240)
+    end = time.monotonic()
+    assert process.returncode == 0, f"{out}\n{err}"
     assert len(figures_of(campaign)) == 2
     return Unbroken(
         make=make,
-        seconds=seconds,
+        before_rows_s=first - before,
+        after_rows_s=end - first,
         files=tree(campaign.root),
         figures=figures_of(campaign),
         metrics=metrics_of(campaign),
@@ -96,16 +105,29 @@ def metrics_of(campaign: Campaign) -> dict[str, dict[str, float]]:
     return {arm.arm: dict(client.get_run(arm.run_id).data.metrics) for arm in record.arms if arm.complete}
 
 
-def moments(seconds: float) -> list[float]:
-    """``KILLS`` moments in seconds, one in each equal part of the time."""
-    drawn = np.random.default_rng(SEED).random(KILLS)
-    return [float(seconds * (part + share) / KILLS) for part, share in enumerate(drawn)]
+def wait_for_rows(campaign: Campaign, process: subprocess.Popen[str]) -> float:
+    """The time when the first rows are there, or when the process has ended."""
+    while process.poll() is None and not list(campaign.root.glob("captures/*/*.parquet")):
+        time.sleep(0.01)
+    return time.monotonic()
 
 
-def killed_at(campaign: Campaign, moment_s: float, *, whole_group: bool) -> str:
+def moment(unbroken: Unbroken, number: int) -> tuple[bool, float]:
+    """Whether a kill is counted from the first rows, and after how many seconds it comes."""
+    share = float(np.random.default_rng([SEED, number]).random())
+    if number < EARLY:
+        return False, unbroken.before_rows_s * (number + share) / EARLY
+    return True, unbroken.after_rows_s * (number - EARLY + share) / (KILLS - EARLY)
+
+
+def killed_at(campaign: Campaign, unbroken: Unbroken, number: int) -> str:
     """Start, kill without warning, wait until nothing of it is left; what the store held."""
     process = start(campaign)
-    time.sleep(moment_s)
+    from_rows, wait_s = moment(unbroken, number)
+    if from_rows:
+        wait_for_rows(campaign, process)
+    time.sleep(wait_s)
+    whole_group = number % 2 == 0
     children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     if whole_group and process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
@@ -143,8 +165,7 @@ def check_what_is_there(campaign: Campaign, unbroken: Unbroken) -> None:
 def survive(unbroken: Unbroken, folder: Path, number: int, *, go_on: Callable[[Campaign], object] = to_the_end) -> str:
     """One kill and what follows; says what was hit. ``go_on`` runs the campaign to its end."""
     campaign = unbroken.make(folder)
-    whole_group = number % 2 == 0
-    hit = killed_at(campaign, moments(unbroken.seconds)[number], whole_group=whole_group)
+    hit = killed_at(campaign, unbroken, number)
     check_what_is_there(campaign, unbroken)
     go_on(campaign)
     assert tree(campaign.root) == unbroken.files
@@ -165,7 +186,8 @@ def all_of(unbroken: Unbroken, folder: Path) -> Counter[str]:
         hit = survive(unbroken, folder / str(number), number)
         hits[hit] += 1
         shutil.rmtree(folder / str(number))
-    print(f"\n{KILLS} kills over {unbroken.seconds:.1f} s: {dict(hits)}")
+    whole_s = unbroken.before_rows_s + unbroken.after_rows_s
+    print(f"\n{KILLS} kills over {whole_s:.1f} s, first rows after {unbroken.before_rows_s:.1f} s: {dict(hits)}")
     return hits
 
 
