@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -318,24 +319,28 @@ class TestGoingOn:
     ) -> None:
         import psutil
 
-        campaign = new_campaign(tmp_path / "killed", finished.machine, empty_database)
+        campaign = new_campaign(tmp_path / "killed", finished.machine, empty_database, {"floors": []})
+
+        def kill_worker() -> None:
+            found: list[psutil.Process] = []
+            while not found:
+                found = [kid for kid in psutil.Process().children() if "drift_runs.capture.worker" in kid.cmdline()]
+            found[0].kill()  # long before it has opened its engine
 
         class Killer(Reporter):
-            def window(self, done) -> None:
-                super().window(done)
-                if (done.execution, done.window) == ("q8_0", "alpha-1"):
-                    (worker,) = [
-                        child for child in psutil.Process().children() if "drift_runs.capture.worker" in child.cmdline()
-                    ]
-                    worker.kill()
+            def opening(self, execution) -> None:
+                super().opening(execution)
+                if execution.name == "q8_0":
+                    threading.Thread(target=kill_worker).start()
 
         result = campaign.run(reporter=Killer())
         (failed,) = result.failed
-        if isinstance(failed.error, EngineDied):
-            assert "killed by SIGKILL" in str(failed.error) and "run the same command to go on" in str(failed.error)
+        assert failed.execution.name == "q8_0" and isinstance(failed.error, EngineDied)
+        assert "killed by SIGKILL" in str(failed.error) and "run the same command to go on" in str(failed.error)
         assert outcome(result, "kv-q4_0").figures is not None
-        assert campaign.run().failed == ()
-        assert tree(campaign.root) == tree(finished.root)
+        assert campaign.run().failed == () and campaign.reporter.opened == ["f16", "q8_0"]
+        mine, whole = tree(campaign.root), tree(finished.root)
+        assert len(mine) == 4 * 5 + 3 * 5 and mine == {name: whole[name] for name in mine}
         assert campaign.records()[0].complete
 
 
