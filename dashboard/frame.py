@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, NoReturn
 
 import streamlit as st
@@ -149,11 +152,22 @@ def _protocol(uri: str, campaign: CampaignRecord) -> Protocol:
     return data.protocol(uri, campaign.run_id, campaign.complete)
 
 
-def campaign_label(record: CampaignRecord) -> str:
-    """Marks first: the end of a long label is cut off."""
-    from datetime import datetime
+def campaign_labels(records: Sequence[CampaignRecord]) -> dict[str, str]:
+    """What the list says of each campaign, by run id. Marks come first, because the end of a long label is cut off;
+    the time of day is there only where the date does not tell two campaigns apart.
+    """
+    labels = {record.run_id: _label(record, "%Y-%m-%d") for record in records}
+    often = Counter(labels.values())
+    return {
+        record.run_id: _label(record, "%Y-%m-%d %H:%M:%S")
+        if often[labels[record.run_id]] > 1
+        else labels[record.run_id]
+        for record in records
+    }
 
-    when = datetime.fromtimestamp(record.started_ms / 1000).strftime("%Y-%m-%d %H:%M")
+
+def _label(record: CampaignRecord, form: str) -> str:
+    when = datetime.fromtimestamp(record.started_ms / 1000).strftime(form)
     marks = [word for word, there in (("incomplete", not record.complete), ("draft", record.draft)) if there]
     return f"{', '.join(marks)}{': ' if marks else ''}{record.protocol_name} v{record.protocol_version}, {when}"
 
@@ -168,7 +182,7 @@ def positions_control(page: Page) -> None:
 
 
 def _sidebar(view: state.View, campaigns: tuple[CampaignRecord, ...], campaign: CampaignRecord) -> None:
-    labels = {record.run_id: campaign_label(record) for record in campaigns}
+    labels = campaign_labels(campaigns)
     with st.sidebar:
         st.selectbox(
             f"Campaign ({len(campaigns)} in this store)",

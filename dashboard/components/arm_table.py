@@ -86,7 +86,14 @@ def common_facets(page: Page) -> str:
 
 
 def _of_reference(page: Page, facet: str) -> str:
-    return "" if facet == "settings" else str(getattr(page.protocol.reference, facet))
+    """The reference's own value. Its engine is the observed one, build included, which a floor of it has as well."""
+    if facet == "settings":
+        return ""
+    if facet == "engine":
+        floors = {floor.name for floor in page.protocol.floors if floor.arm == page.campaign.reference}
+        observed = next((arm.engine for arm in page.campaign.arms if arm.arm in floors), "")
+        return observed or page.protocol.reference.engine
+    return str(getattr(page.protocol.reference, facet))
 
 
 def _lead(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> list[Html]:

@@ -203,7 +203,7 @@ def _floors(page: Page) -> None:
         identical, total = _identical_rows(page, arm)
         for index, outliers in enumerate(sets):
             lead = [
-                tag("th", arm.arm, tag("span", arm.title, cls="dr-line dr-small"), scope="row", rowspan=len(sets)),
+                tag("th", arm.arm, tag("span", arm.title, cls="dr-line dr-title"), scope="row", rowspan=len(sets)),
                 tag("td", arm.floor_kind, rowspan=len(sets)),
                 tag("td", arm.rows_expected, rowspan=len(sets)),
                 tag("td", f"{identical:,} of {total:,}", cls="dr-num", rowspan=len(sets)),

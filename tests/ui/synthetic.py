@@ -306,7 +306,7 @@ def _facts(kind: type, name: str, arm: Invented) -> object:
         weights_observed=f"{arm.weights}, norms f32",
         kv=arm.kv,
         hardware="cpu",
-        engine="llama_cpp",
+        engine="llama_cpp (build 7)",
         settings=arm.settings,
         capture_id=hashlib.sha256(name.encode()).hexdigest()[:16],
         weight_bytes=100_000_000,

@@ -151,7 +151,7 @@ def test_a_panel_has_its_own_figures(open_app: OpenApp, invented_store: Invented
 
 def test_facets_that_all_share_are_said_once(open_app: OpenApp, invented_store: InventedStore) -> None:
     page = table_html(open_app(invented_store.folder), "Candidates")
-    assert "The same for every arm: engine llama_cpp." in page
+    assert "The same for every arm: engine llama_cpp (build 7)." in page
     assert "flash attention off" in page
 
 
@@ -251,3 +251,16 @@ def test_a_campaign_whose_files_are_gone_is_named_and_can_be_left(open_app: Open
     app = open_app(store.folder)
     assert "This campaign cannot be read." in markup(app) and "summary/figures.parquet" in markup(app)
     assert app.selectbox(key="control.campaign").options
+
+
+def test_two_campaigns_of_one_day_can_be_told_apart_and_chosen(open_app: OpenApp, tmp_path: Path) -> None:
+    first = build_store(tmp_path, arms=("q8_0", "micro-batch"))
+    second = build_store(tmp_path, draft=True, arms=("q4_0", "micro-batch"))
+    app = open_app(tmp_path)
+    options = app.selectbox(key="control.campaign").options
+    assert len(set(options)) == 2 and "2 in this store" in app.selectbox(key="control.campaign").label
+    assert app.query_params["campaign"] == second.campaign, "the newest complete one comes first"
+    assert arms(app, "Candidates") == ["q4_0"]
+    app.selectbox(key="control.campaign").set_value(first.campaign).run()
+    assert arms(app, "Candidates") == ["q8_0"]
+    assert app.query_params["campaign"] == first.campaign
