@@ -25,17 +25,6 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineIdentity:
-    """What was observed of the engine and the machine, not what somebody called it."""
-
-    engine: str
-    build: str
-    backend: str
-    hardware: str
-    """Processor or accelerator model with the features that kernels are chosen by."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What an engine can return."""
 
@@ -46,6 +35,18 @@ class Capabilities:
     token_ids: bool
     continues: bool
     """Can go on from a history token by token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineIdentity:
+    """What was observed of the engine and the machine, not what somebody called it."""
+
+    engine: str
+    build: str
+    backend: str
+    hardware: str
+    """Processor or accelerator model with the features that kernels are chosen by."""
+    capabilities: Capabilities
 
 
 class ScoredBlock(NamedTuple):

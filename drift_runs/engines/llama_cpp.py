@@ -15,6 +15,14 @@ from drift_runs.engines import llama_cpp_binding as binding
 from drift_runs.engines.base import Capabilities, EngineIdentity, EngineSettings, ScoredBlock
 from drift_runs.errors import ConfigError, ContextOverflow, EngineError, ModelFileError
 
+CAPABILITIES = Capabilities(
+    full_vocabulary=True,
+    largest_top_k=None,
+    path_shapes=("prefill", "decode"),
+    token_ids=True,
+    continues=True,
+)
+
 _log_lines: list[str] = []
 
 
@@ -47,6 +55,7 @@ def identity() -> EngineIdentity:
         build=f"{binding.WHEEL} {binding.WHEEL_VERSION}",
         backend="cpu",
         hardware=f"{processor_name()}; {features.strip(' |')}",
+        capabilities=CAPABILITIES,
     )
 
 
@@ -151,13 +160,7 @@ class LlamaCpp:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            full_vocabulary=True,
-            largest_top_k=None,
-            path_shapes=("prefill", "decode"),
-            token_ids=True,
-            continues=True,
-        )
+        return CAPABILITIES
 
     @property
     def dictionary_size(self) -> int:
