@@ -88,6 +88,14 @@ def read_table(path: Path, wanted: pa.Schema) -> pa.Table:
     return table
 
 
+def _write_json(path: Path, content: object) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, canonical_json(content) + b"\n")
+    except OSError as error:
+        raise StoreError(f"cannot be written: {error.strerror}", where=str(path), todo="free some space") from None
+
+
 class Store:
     """One store folder."""
 
@@ -178,15 +186,13 @@ class Store:
         """Write an identity beside its tables; the same identity is not written twice."""
         path = folder / name
         if not path.is_file():
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, canonical_json(identity) + b"\n")
+            _write_json(path, identity)
 
     def note_process(self, capture: str, window: str, process: str) -> None:
         """Record which process took a window: a launch made of several processes is marked as such."""
         known = self.processes(capture)
         known[window] = process
-        self.capture_folder(capture).mkdir(parents=True, exist_ok=True)
-        write_atomically(self.capture_folder(capture) / "processes.json", canonical_json(known) + b"\n")
+        _write_json(self.capture_folder(capture) / "processes.json", known)
 
     def processes(self, capture: str) -> dict[str, str]:
         """Window to the id of the process that took it."""
@@ -238,13 +244,12 @@ def write_plan(
 ) -> None:
     """Note which capture is which arm. Entries of an earlier run that are not among ``captures`` stay: follow-ups."""
     path = store.root / "campaigns" / f"{protocol_sha256[:16]}-{key}.json"
-    path.parent.mkdir(exist_ok=True)
     entries = {}
     if path.is_file():
         entries = {entry.name: entry for entry in _read_plan(path)}
     entries |= {entry.name: entry for entry in captures}
     plan = {"protocol_sha256": protocol_sha256, "run_id": run_id, "captures": [asdict(e) for e in entries.values()]}
-    write_atomically(path, canonical_json(plan) + b"\n")
+    _write_json(path, plan)
 
 
 def newest_plan(store: Store, protocol_sha256: str) -> tuple[PlannedCapture, ...]:

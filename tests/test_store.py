@@ -236,7 +236,10 @@ class TestDisk:
         ):
             for at in range(50):
                 write_table(store.rows_file("c", f"{at}a"), table(rows=500), schema.ROWS)
-        assert list(store.root.rglob("*.part")) == []
+        with pytest.raises(StoreError, match=r"capture\.json: cannot be written: No space left on device"):
+            store.write_identity(store.capture_folder("d"), "capture.json", {"long": "x" * 1_000_000})
+        assert [path for path in store.root.rglob("*") if path.suffix in (".part", ".tmp")] == []
+        assert not (store.capture_folder("d") / "capture.json").exists()
 
     def test_a_read_only_folder_is_named(self, mounted: Path) -> None:
         store = Store(mounted / "store")
