@@ -39,7 +39,10 @@ def range_heatmap(
         "arm:N",
         sort=arms,
         scale=alt.Scale(paddingInner=0.04),
-        axis=alt.Axis(title=None, orient="top", labelAngle=-30 if len(arms) > 6 else 0),
+        # A label on two lines at its blank; slanted only where there is no room, because a slanted last one is cut off.
+        axis=alt.Axis(
+            title=None, orient="top", labelAngle=-30 if len(arms) > 12 else 0, labelExpr="split(datum.label, ' ')"
+        ),
     )
     y = alt.Y(
         "kind:N", sort=kinds, scale=alt.Scale(paddingInner=0.06), axis=alt.Axis(title="range kind", labelLimit=160)
@@ -111,7 +114,7 @@ def _cell(row: dict[str, Any], low: float, high: float, *, log: bool) -> dict[st
 
 
 def _ink(value: float, low: float, high: float, *, log: bool) -> str:
-    """Black on the bright end of the scale, white on the rest."""
+    """Black on the brighter part of the scale, white on the rest: the one that has more contrast."""
     clamped = min(max(value, low), high)
     share = math.log(clamped / low) / math.log(high / low) if log else (clamped - low) / (high - low)
-    return "dark" if share > 0.6 else "light"
+    return "dark" if share > 0.45 else "light"
