@@ -74,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
             "weights_sha256": file_sha256(args.model),
             "engine": engine.identity.engine,
             "build": engine.identity.build,
+            # Token by token, flash attention splits a long history among threads: another count, other bytes.
+            "threads": args.threads,
         }
         recorder = Recorder(recipe, folder, engine, provenance)
         done: list[Recorded] = []

@@ -40,11 +40,9 @@ def test_two_panels_of_either_role(loaded: LoadedProtocol) -> None:
 def test_counts(loaded: LoadedProtocol) -> None:
     assert len(loaded.protocol.windows) >= 14
     assert scored(loaded) >= 3000
-    assert 0.45 <= scored(loaded, "P-B") / scored(loaded) <= 0.55
-    tokens = sum(len(stream.tokens) for stream in loaded.streams.values())
-    assert tokens <= 10_000
+    assert 0.5 <= scored(loaded, "P-B") / scored(loaded) <= 0.55
     # A quick run is the point: the engine takes about 4 s for every 1,000 tokens of an arm.
-    assert tokens <= 8_000
+    assert sum(len(stream.tokens) for stream in loaded.streams.values()) <= 8_500
 
 
 def test_every_kind_has_a_range_and_every_range_is_long_enough_for_a_tail(loaded: LoadedProtocol) -> None:
