@@ -14,6 +14,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 export VENV
+# The environment is installed without bytecode: what is imported must be allowed to keep its own.
+export PYTHONDONTWRITEBYTECODE =
 
 # Two sets: what a user needs, and that plus what the tests need. requirements-test.lock holds all of requirements.lock.
 USE := $(VENV)/.use-is-up-to-date

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from drift_runs import schema
 from drift_runs.engines.base import Engine, ScoredBlock
 from drift_runs.errors import EngineError, NonFiniteLogits
 from drift_runs.measure.determinism import rows_identical
-from drift_runs.measure.divergence import RowColumns, compare_and_summarise, summarise_rows
+from drift_runs.measure.divergence import PositionColumns, RowColumns, compare_and_summarise, summarise_rows
 
 _LEAST_BLOCK_ROWS = 64
 """Rows that a decode path collects before they are analysed: one row at a time would cost more than the engine."""
@@ -63,7 +65,12 @@ def scored_positions(spans: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
 
 
 def score_window(
-    engine: Engine, task: WindowTask, *, reference: ReferenceRows | None = None, spill: Path | None = None
+    engine: Engine,
+    task: WindowTask,
+    *,
+    reference: ReferenceRows | None = None,
+    spill: Path | None = None,
+    analysis_threads: int = 1,
 ) -> ScoredWindow:
     """Score one window; full rows are compared, hashed and dropped, or spilled for others to compare with.
 
@@ -73,6 +80,9 @@ def score_window(
         rows to compare with; None takes the rows alone.
     spill
         file that receives the full rows (``.npy``, float32[n, columns], columns without padding).
+    analysis_threads
+        rows are analysed by that many threads while the engine waits; every row is computed alone, so the number
+        changes no byte.
 
     Raises
     ------
@@ -88,7 +98,7 @@ def score_window(
     if spill is not None:
         target = np.lib.format.open_memmap(spill, mode="w+", dtype=np.float32, shape=(count, task.dictionary_size))
     row_parts: list[RowColumns] = []
-    comparison_parts = []
+    comparison_parts: list[PositionColumns] = []
     engine_s = 0.0
     done = 0
     blocks = _gathered(engine.score(task.tokens.tolist(), task.positions.tolist()))
@@ -105,26 +115,14 @@ def score_window(
                 where=f"window {task.window}",
                 expected=f"{task.positions[here][:3].tolist()}…",
             )
-        if reference is None:
-            part = summarise_rows(
-                block.logits,
-                tokens[here],
-                top_k=task.top_k,
-                dictionary_size=task.dictionary_size,
-                positions=block.positions,
-            )
-        else:
-            part, compared = compare_and_summarise(
-                reference.logits[here],
-                block.logits,
-                tokens[here],
-                top_k=task.top_k,
-                dictionary_size=task.dictionary_size,
-                positions=block.positions,
-            )
-            comparison_parts.append(compared)
-        _refuse_non_finite(part, block.positions, task.window)
-        row_parts.append(part)
+        kept = None if reference is None else reference.logits[here]
+        first = done
+        for part, compared in _analysed(task, block, tokens[here], kept, analysis_threads):
+            _refuse_non_finite(part, task.positions[first : first + len(part)], task.window)
+            first += len(part)
+            row_parts.append(part)
+            if compared is not None:
+                comparison_parts.append(compared)
         if target is not None:
             target[here] = block.logits[:, : task.dictionary_size]
         done += len(block.positions)
@@ -163,8 +161,34 @@ def _joined(parts: list[ScoredBlock]) -> ScoredBlock:
     )
 
 
-def _refuse_non_finite(part: RowColumns, positions: NDArray[np.int32], window: str) -> None:
-    bad = np.flatnonzero(part.flags & schema.RowFlag.NONFINITE)
+def _analysed(
+    task: WindowTask,
+    block: ScoredBlock,
+    tokens: NDArray[np.int32],
+    reference: NDArray[np.float32] | None,
+    threads: int,
+) -> list[tuple[RowColumns, PositionColumns | None]]:
+    """A block's columns, in order, in as many parts as threads have enough rows to share."""
+
+    def analyse(rows: slice) -> tuple[RowColumns, PositionColumns | None]:
+        settings = {"top_k": task.top_k, "dictionary_size": task.dictionary_size, "positions": block.positions[rows]}
+        if reference is None:
+            return summarise_rows(block.logits[rows], tokens[rows], **settings), None
+        return compare_and_summarise(reference[rows], block.logits[rows], tokens[rows], **settings)
+
+    count = len(block.positions)
+    parts = max(1, min(threads, count // _LEAST_BLOCK_ROWS))
+    edges = [count * part // parts for part in range(parts + 1)]
+    slices = [slice(start, end) for start, end in pairwise(edges)]
+    if parts == 1:
+        return [analyse(slices[0])]
+    # numpy and hashlib let go of the interpreter's lock for all that costs here.
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(analyse, slices))
+
+
+def _refuse_non_finite(rows: RowColumns, positions: NDArray[np.int32], window: str) -> None:
+    bad = np.flatnonzero(rows.flags & schema.RowFlag.NONFINITE)
     if bad.size:
         raise NonFiniteLogits(
             f"NaN or infinity in {bad.size} of {len(positions)} rows",

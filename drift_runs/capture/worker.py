@@ -141,7 +141,8 @@ def _step(engine: Engine, store: Store, job: dict[str, Any], step: dict[str, Any
     spill = store.spill_file(name) if step["spill"] else None
     if spill is not None:
         spill.parent.mkdir(parents=True, exist_ok=True)
-    scored = score_window(engine, task, reference=reference, spill=spill)
+    threads = min(job["settings"]["threads"], os.cpu_count() or 1)
+    scored = score_window(engine, task, reference=reference, spill=spill, analysis_threads=threads)
     before = time.perf_counter()
     target = store.rows_file(step["capture"], name)
     kept = target.is_file()

@@ -124,7 +124,7 @@ def measure_probe(loaded, reference) -> Probe:
     )
     with LlamaCpp(reference.weights.path, reference.settings) as engine:
         score_window(engine, task)  # warm: the first run reads the file and allocates
-        scored = score_window(engine, task)
+        scored = score_window(engine, task, analysis_threads=reference.settings.threads)
     sink = pa.BufferOutputStream()
     pq.write_table(scored.rows, sink, compression="zstd", compression_level=3)
     return Probe(
