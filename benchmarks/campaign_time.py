@@ -92,7 +92,9 @@ def cut(loaded: LoadedProtocol, folder: Path) -> LoadedProtocol:
     content["ranges"] = [span for span in content["ranges"] if span["window"] in kept]
     content["outliers"] = [outlier for outlier in content["outliers"] if outlier["window"] in kept]
     content["arms"] = [arm for arm in content["arms"] if arm["role"] == "reference" or arm["name"] in ARMS]
-    content["floors"] = [floor for floor in content["floors"] if floor["kind"] == "geometry" and not floor.get("windows")]
+    content["floors"] = [
+        floor for floor in content["floors"] if floor["kind"] == "geometry" and not floor.get("windows")
+    ]
     from drift_runs.protocol.model import Protocol
 
     protocol = Protocol.model_validate(content)
@@ -179,5 +181,6 @@ def main() -> None:
           f"{found.campaign_own_s:.1f} s)")  # fmt: skip
     print(f"campaign / engine     {found.campaign_s / found.bare_engine_s:.3f}")
     print(f"campaign / processes  {found.campaign_s / found.bare_s:.3f}")
-    print(f"stored a position     {found.row_bytes:.0f} B rows + {found.comparison_bytes:.0f} B comparison = {stored:.0f} B")
+    parts = f"{found.row_bytes:.0f} B rows + {found.comparison_bytes:.0f} B comparison"
+    print(f"stored a position     {parts} = {stored:.0f} B")
     print(f"of 2 bytes an entry   {stored / found.full_bytes:.2%} of {found.full_bytes:,.0f} B")

@@ -149,7 +149,6 @@ def run_campaign(request: Request, engine: EngineIdentity, reporter: Reporter) -
             engine,
             follow_ups=request.follow_ups,
             only=request.only,
-            cards=store.root / "weights",
         )
         return _Campaign(request, engine, executions, reporter).run()
 

@@ -64,7 +64,6 @@ def plan_executions(
     *,
     follow_ups: Sequence[Arm] = (),
     only: Sequence[str] = (),
-    cards: Path | None = None,
 ) -> tuple[Execution, ...]:
     """Everything to execute, the reference first, then its floors, candidates and follow-ups in the protocol's order.
 
@@ -87,7 +86,7 @@ def plan_executions(
     def weights_of(arm: Arm) -> WeightsFile:
         path = machine.model_file(arm.name)
         if path not in files:
-            files[path] = inspect(path, cards=cards)
+            files[path] = inspect(path)
         found = files[path]
         if found.dominant != arm.weights.lower():
             raise ModelFileError(

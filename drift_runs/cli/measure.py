@@ -50,7 +50,10 @@ def run(args: argparse.Namespace) -> int:
     for name in args.arm:
         if name not in names:
             raise NotMeasured(
-                f"no arm {name!r}", where=str(args.store), expected=f"one of {', '.join(names)}", todo=did_you_mean(name, names)
+                f"no arm {name!r}",
+                where=str(args.store),
+                expected=f"one of {', '.join(names)}",
+                todo=did_you_mean(name, names),
             )
     logged = {} if args.no_check else _logged(args, loaded)
     floors = {}
@@ -66,9 +69,7 @@ def run(args: argparse.Namespace) -> int:
             floors[entry.name] = comparison
         if args.arm and entry.name not in args.arm:
             continue
-        figures = summarise(
-            comparison, loaded.protocol, arm=entry.name, floors={} if entry.kind == "floor" else floors
-        )
+        figures = summarise(comparison, loaded.protocol, arm=entry.name, floors={} if entry.kind == "floor" else floors)
         result[entry.name] = figures
         if entry.name in logged:
             differences += differing(entry.name, logged[entry.name], figures)
@@ -120,7 +121,9 @@ def differing(arm: str, logged, computed) -> list[str]:
         if old is None or new is None:
             lines.append(f"{arm} {'/'.join(key)}: only {'computed' if old is None else 'logged'}")
         elif not _same(old["value"], new["value"]) or old["n"] != new["n"]:
-            lines.append(f"{arm} {'/'.join(key)}: logged {old['value']} (n {old['n']}), now {new['value']} (n {new['n']})")
+            lines.append(
+                f"{arm} {'/'.join(key)}: logged {old['value']} (n {old['n']}), now {new['value']} (n {new['n']})"
+            )
     return lines
 
 

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         why_no_probe = "no drift.toml says where the models lie"
     elif not args.no_probe:
         try:
-            executions = _executions(loaded, machine_file, follow_ups, args.store)
+            executions = _executions(loaded, machine_file, follow_ups)
             probe = measure_probe(loaded, executions[0])
         except DriftError as error:
             if args.machine is not None:
@@ -90,13 +90,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _executions(loaded, machine_file, follow_ups, store: Path):
+def _executions(loaded, machine_file, follow_ups):
     from drift_runs.capture.execution import plan_executions
     from drift_runs.engines.llama_cpp import identity
     from drift_runs.machine import load_machine
 
-    cards = store / "weights" if store.is_dir() else None
-    return plan_executions(loaded, load_machine(machine_file), identity(), follow_ups=follow_ups, cards=cards)
+    return plan_executions(loaded, load_machine(machine_file), identity(), follow_ups=follow_ups)
 
 
 def measure_probe(loaded, reference) -> Probe:
@@ -163,7 +162,8 @@ def estimate_of(loaded, follow_ups, executions, probe: Probe | None, store: Path
         tokens_left=left,
         positions=positions,
         full_bytes=positions * protocol.dictionary.size * 2,
-        spill_bytes=max(sum(_scored(protocol.window(name)) for name in part) for part in parts) * full_row_bytes(loaded),
+        spill_bytes=max(sum(_scored(protocol.window(name)) for name in part) for part in parts)
+        * full_row_bytes(loaded),
         groups=len(parts),
         stored_bytes=stored,
         seconds_left=left / probe.tokens_per_s if probe is not None else None,
@@ -218,8 +218,8 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
     print(f"arms     {arms}")
     print(f"floors   {', '.join(floor.name for floor in protocol.floors) or 'none'}")
     print(
-        f"work     {estimate.executions} executions, {estimate.tokens:,} tokens to evaluate, {estimate.positions:,} rows"
-        f"; {estimate.tokens_left:,} tokens not in the store yet"
+        f"work     {estimate.executions} executions, {estimate.tokens:,} tokens to evaluate, "
+        f"{estimate.positions:,} rows; {estimate.tokens_left:,} tokens not in the store yet"
     )
     print(f"disk     full distributions of these rows would take {size(estimate.full_bytes)} at 2 bytes an entry")
     if estimate.stored_bytes is not None:

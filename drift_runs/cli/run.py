@@ -33,7 +33,10 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     """``--store`` and ``--tracking-uri``, the same for every command that has a store."""
     default = os.environ.get("DRIFT_STORE") or "drift-store"
     parser.add_argument(
-        "--store", type=Path, default=Path(default), help="folder of rows and results (default: $DRIFT_STORE or drift-store)"
+        "--store",
+        type=Path,
+        default=Path(default),
+        help="folder of rows and results (default: $DRIFT_STORE or drift-store)",
     )
     parser.add_argument(
         "--tracking-uri", help="MLflow store (default: $MLFLOW_TRACKING_URI, else sqlite inside the store folder)"
@@ -118,7 +121,7 @@ def execute(
         json.dump(_as_json(result), sys.stdout, indent=2, allow_nan=False)
         print()
     else:
-        print(table.legend(printed))
+        print(table.legend(printed, protocol))
         for text in protocol.notes:
             print(f"Note: {text}")
     timing = result.timing

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from drift_runs.campaign import Outcome
+from drift_runs.protocol.model import Protocol
 
 
 class Address(NamedTuple):
@@ -94,8 +95,8 @@ def figures_row(name: str, figures: pa.Table, *, last: str = "", mark: str = "")
     return "  ".join(f"{cell:<{width}}" for cell, (_, width) in zip(cells, _COLUMNS, strict=True)).rstrip()
 
 
-def legend(outcomes: list[Outcome]) -> str:
-    """What the table's readers must know: n, marks, withheld values."""
+def legend(outcomes: list[Outcome], protocol: Protocol) -> str:
+    """What the table's readers must know: n, what is pooled, marks, withheld values."""
     lines = []
     for outcome in outcomes:
         if outcome.figures is not None and outcome.execution.kind != "floor":
@@ -105,11 +106,22 @@ def legend(outcomes: list[Outcome]) -> str:
                 text = f"n = {mean['n']:,} scored positions in {mean['clusters']} clusters"
                 if without is not None:
                     text += f"; {without['n']:,} without the declared outlier windows"
-                lines.append(text + ".")
+                lines.append(f"{text}. {mean['reason']}".rstrip() + ("." if mean["reason"] else ""))
+                lines += _pooled(found, protocol)
                 break
-    lines.append("Floors are the reference against itself. ~ indicative: 10 to 99 values beyond the quantile; - withheld.")
-    lines.append("strong: flips where the reference gave its token p1 >= 0.9. All figures, by panel and range: drift dashboard.")
+    lines.append(
+        "Floors are the reference against itself. ~ indicative: 10 to 99 values beyond the quantile; - withheld."
+    )
+    lines.append(f"strong: flips where the reference gave its token p1 >= {protocol.bands.strong_from:g}.")
+    lines.append("All figures, by panel, range and history: drift dashboard.")
     return "\n".join(lines)
+
+
+def _pooled(found: Mapping[Address, dict[str, Any]], protocol: Protocol) -> list[str]:
+    """Which panels the rows pool, with their n; nothing for a single panel."""
+    means = {panel: found.get(MEAN._replace(scope_kind="panel", scope=panel.name)) for panel in protocol.panels}
+    parts = [f"{panel.name} ({panel.title}, n {mean['n']:,})" for panel, mean in means.items() if mean is not None]
+    return [f"The rows pool the panels {' and '.join(parts)}."] if len(parts) > 1 else []
 
 
 def _value(figure: dict[str, Any] | None) -> float | None:
@@ -149,4 +161,3 @@ def _worst(figure: dict[str, Any] | None) -> str:
 def _count(figure: dict[str, Any] | None) -> str:
     value = _value(figure)
     return "-" if value is None else f"{value:.0f}"
-

@@ -34,12 +34,14 @@ def _keep_log(level: int, text: bytes, _data: object) -> None:
         del _log_lines[:-20]
 
 
-def _last_log() -> str:
+def last_log() -> str:
+    """What the library said last."""
     return _log_lines[-1] if _log_lines else "the library gave no reason"
 
 
 @functools.cache
-def _library() -> c.CDLL:
+def library() -> c.CDLL:
+    """The checked library, started, with its log kept for errors."""
     library = binding.load_library()
     library.llama_log_set(_keep_log, None)
     library.llama_backend_init()
@@ -48,8 +50,8 @@ def _library() -> c.CDLL:
 
 def identity() -> EngineIdentity:
     """What this engine is on this machine; opens no model."""
-    library = _library()
-    features = " ".join(library.llama_print_system_info().decode().split())
+    loaded = library()
+    features = " ".join(loaded.llama_print_system_info().decode().split())
     return EngineIdentity(
         engine="llama_cpp",
         build=f"{binding.WHEEL} {binding.WHEEL_VERSION}",
@@ -87,7 +89,7 @@ class LlamaCpp:
         self._context: int | None = None
         self.model_file = Path(model_file)
         self.settings = settings
-        self._library = _library()
+        self._library = library()
         if settings.kv not in binding.GGML_TYPES:
             raise ConfigError(
                 f"unknown KV type {settings.kv!r}", where="kv", expected=f"one of {', '.join(binding.GGML_TYPES)}"
@@ -122,7 +124,7 @@ class LlamaCpp:
         model = self._library.llama_model_load_from_file(str(self.model_file).encode(), params)
         if not model:
             raise ModelFileError(
-                f"llama.cpp cannot load it: {_last_log()}",
+                f"llama.cpp cannot load it: {last_log()}",
                 where=str(self.model_file),
                 expected="a whole GGUF file of a supported architecture",
                 todo="fetch or make it again",
@@ -141,7 +143,7 @@ class LlamaCpp:
         context = self._library.llama_init_from_model(self._model, params)
         if not context:
             raise EngineError(
-                f"llama.cpp cannot open a context: {_last_log()}",
+                f"llama.cpp cannot open a context: {last_log()}",
                 where=str(self.model_file),
                 todo="check KV type, flash attention and memory",
             )
@@ -295,7 +297,7 @@ class LlamaCpp:
         code = self._library.llama_decode(self._context, batch)
         if code != 0:
             raise EngineError(
-                f"llama_decode returned {code}: {_last_log()}",
+                f"llama_decode returned {code}: {last_log()}",
                 where=f"{self.model_file.name}, positions {self._used} to {self._used + count}",
             )
         self._used += count

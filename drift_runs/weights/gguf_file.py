@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from drift_runs.engines.gguf_header import tensor_table
 from drift_runs.errors import EngineMissing, ModelFileError
-from drift_runs.protocol.canonical import file_sha256, write_atomically
+from drift_runs.protocol.canonical import file_sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +33,8 @@ class WeightsFile:
         return ", ".join(f"{name} {count / total:.0%}" for name, count in self.types if count / total >= 0.005)
 
 
-def inspect(path: Path, *, cards: Path | None = None) -> WeightsFile:
+def inspect(path: Path) -> WeightsFile:
     """Read digest and tensor types.
-
-    Parameters
-    ----------
-    cards
-        folder where the table of types is kept by the file's digest: parsing takes seconds for a large vocabulary,
-        and the digest (never a date) says that nothing changed.
 
     Raises
     ------
@@ -51,17 +45,11 @@ def inspect(path: Path, *, cards: Path | None = None) -> WeightsFile:
         raise ModelFileError(
             "no such file", where=str(path), expected="a GGUF model", todo="correct the path in drift.toml"
         )
-    sha256, size = file_sha256(path), path.stat().st_size
-    card = cards / f"{sha256}.json" if cards else None
-    if card is not None and card.is_file():
-        types = tuple((str(name), int(count)) for name, count in json.loads(card.read_text(encoding="utf-8")))
-        return WeightsFile(path=path, sha256=sha256, size_bytes=size, types=types)
-    reader = open_reader(path)
+    table = tensor_table(path)
     counts: Counter[str] = Counter()
-    end = 0
-    for tensor in reader.tensors:
-        counts[tensor.tensor_type.name.lower()] += int(tensor.n_elements)
-        end = max(end, int(tensor.data_offset) + int(tensor.n_bytes))
+    for entry in table:
+        counts[entry.type] += entry.weights
+    end, size = max((entry.end for entry in table), default=0), path.stat().st_size
     if not counts or end > size:
         raise ModelFileError(
             f"the file is cut short: {size} bytes",
@@ -70,10 +58,7 @@ def inspect(path: Path, *, cards: Path | None = None) -> WeightsFile:
             todo="fetch or make it again",
         )
     types = tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    if card is not None:
-        card.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(card, json.dumps(types).encode())
-    return WeightsFile(path=path, sha256=sha256, size_bytes=size, types=types)
+    return WeightsFile(path=path, sha256=file_sha256(path), size_bytes=size, types=types)
 
 
 def open_reader(path: Path):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from gguf.quants import dequantize
 
+from drift_runs.engines.gguf_header import tensor_table
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.errors import ConfigError, ModelFileError
 from drift_runs.weights import variants
@@ -201,14 +202,18 @@ class TestInspect:
         assert found.dominant == "q4_0" and found.label == "q4_0 97%, q8_0 3%"
         assert [kind for kind, _ in found.types] == ["q4_0", "q8_0", "f32"]
 
-    def test_a_card_saves_the_parsing_and_goes_by_content(self, tiny_arms: Path, tmp_path: Path) -> None:
-        path = tmp_path / "m.gguf"
-        path.write_bytes((tiny_arms.parent / "f16.gguf").read_bytes())
-        first = inspect(path, cards=tmp_path / "cards")
-        assert len(list((tmp_path / "cards").iterdir())) == 1
-        assert inspect(path, cards=tmp_path / "cards") == first
-        path.write_bytes((tiny_arms.parent / "q8_0.gguf").read_bytes())
-        assert inspect(path, cards=tmp_path / "cards").dominant == "q8_0"
+    def test_the_table_is_the_one_that_the_python_reader_sees(self, tiny_arms: Path) -> None:
+        path = tiny_arms.parent / "q4_0.gguf"
+        expected = {
+            (
+                tensor.name,
+                tensor.tensor_type.name.lower(),
+                int(tensor.n_elements),
+                int(tensor.data_offset + tensor.n_bytes),
+            )
+            for tensor in open_reader(path).tensors
+        }
+        assert {tuple(entry) for entry in tensor_table(path)} == expected
 
     def test_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(ModelFileError, match=r"none\.gguf: no such file"):
