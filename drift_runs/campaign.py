@@ -430,7 +430,8 @@ class _Campaign:
             capture_id=execution.capture_id,
             weight_bytes=execution.weights.size_bytes,
             weights_sha256=execution.weights.sha256,
-            comparability=self._key(),
+            # Figures that were made while a floor had failed stand beside other floors: they are made again.
+            comparability={**self._key(), "floors": "" if execution.kind == "floor" else ",".join(sorted(self.floors))},
             floor_kind=execution.floor.kind if execution.floor else "",
             rows_expected=execution.floor.rows if execution.floor else "",
         )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from drift_runs import campaign as campaign_module
 from drift_runs import schema
 from drift_runs.campaign import campaign_key
 from drift_runs.errors import (
@@ -152,6 +153,34 @@ class TestFailures:
         }
         floors = {row["floor"] for row in figures_of(campaign)["q4_0"]}
         assert "f16-micro-batch" not in floors, "a floor that failed stands beside no figure"
+
+    def test_figures_made_while_a_floor_had_failed_are_made_again_beside_it(
+        self, tmp_path: Path, machine: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        campaign = new_campaign(
+            tmp_path / "floor", machine, empty_database, {**TWO_ARMS, "floors": [SOUND["floors[1]"]]}
+        )
+        launched = campaign_module.run_launch
+
+        def killed_once(store, loaded, reference, steps):
+            if steps[0].execution.name == "f16-decode":
+                raise EngineDied("killed by SIGKILL", where="arm f16-decode")
+            yield from launched(store, loaded, reference, steps)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(campaign_module, "run_launch", killed_once)
+            assert [found.execution.name for found in campaign.run().failed] == ["f16-decode"]
+        assert {row["floor"] for row in figures_of(campaign)["q4_0"]} == {""}
+        assert campaign.run().failed == ()
+        (record,) = campaign.records()
+        assert record.complete and [arm.arm for arm in record.arms] == ["f16-decode", "q4_0"]
+        (mean,) = (
+            row
+            for row in figures_of(campaign)["q4_0"]
+            if (row["scope_kind"], row["outliers"], row["spec"], row["statistic"]) == ("all", "with", "kl.full", "mean")
+        )
+        assert mean["floor"] == "f16-decode" and mean["verdict"]
+        assert campaign.run().already_complete
 
     def test_weights_that_are_not_a_number(self, tmp_path: Path, machine: Path, empty_database: Path) -> None:
         bad = write_tiny_model(tmp_path / "bad.gguf", poison="blk.1.ffn_down.weight")

@@ -131,8 +131,9 @@ class Tracker:
     def start_comparison(self, parent: str, facts: ComparisonFacts) -> Started:
         """Start a comparison under its campaign.
 
-        A complete run of the same comparison id is handed back as it is (``complete``). An unfinished one is marked
-        superseded and deleted, because a half-written batch cannot be told from a whole one, and a new one starts.
+        A complete run of the same comparison id and comparability key is handed back as it is (``complete``). Any other
+        one is marked superseded and deleted, and a new one starts: a half-written batch cannot be told from a whole
+        one, and figures under another key (beside other floors, for one) are other figures.
         """
         wanted = tags.comparison_tags(facts, parent)
         params = tags.comparison_params(facts)
@@ -140,7 +141,7 @@ class Tracker:
             experiment_id = self._client.get_run(parent).info.experiment_id
             before = self._comparisons(experiment_id, parent, facts.comparison_id)
             for run in before:
-                if tags.is_complete(run.data.tags):
+                if tags.is_complete(run.data.tags) and tags.key_tags(run.data.tags) == tags.key_tags(wanted):
                     return Started(run.info.run_id, False, True)
             for run in before:
                 self._refuse_when_alive(run)

@@ -24,7 +24,7 @@ class ArmRecord:
     hardware: str
     engine: str
     settings: str
-    """Canonical JSON of what differs from the defaults."""
+    """Canonical JSON of the settings that differ from the reference's."""
     capture_id: str
     weight_bytes: int | None
     """Size of the weight file."""

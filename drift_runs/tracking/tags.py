@@ -27,6 +27,7 @@ PROTOCOL_SHA256_TAG = "drift.protocol.sha256"
 CAMPAIGN_KEY_TAG = "drift.campaign_key"
 COMPARISON_TAG = "drift.comparison"
 METRIC_NAMES_TAG = "drift.metric_names"
+KEY_PREFIX = "drift.key."
 
 MAX_TAG_CHARACTERS = 8000
 MAX_PARAM_CHARACTERS = 6000
@@ -78,7 +79,7 @@ class ComparisonFacts:
     hardware: str
     engine: str
     settings: str
-    """Canonical JSON of what differs from the defaults."""
+    """Canonical JSON of the settings that differ from the reference's."""
     capture_id: str
     weight_bytes: int | None
     weights_sha256: str
@@ -129,7 +130,7 @@ def comparison_tags(facts: ComparisonFacts, parent: str) -> dict[str, str]:
         "drift.floor.kind": facts.floor_kind,
         "drift.floor.rows": facts.rows_expected,
         **{f"drift.facet.{name}": getattr(facts, name) for name in _FACETS},
-        **{f"drift.key.{name}": value for name, value in facts.comparability.items()},
+        **{f"{KEY_PREFIX}{name}": value for name, value in facts.comparability.items()},
     }
     return checked_tags(tags)
 
@@ -199,6 +200,11 @@ def arm_record(tags: Mapping[str, str], *, run_id: str) -> ArmRecord:
         )
     except (KeyError, ValueError, TypeError) as error:
         raise _damaged(run_id, error) from error
+
+
+def key_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """The comparability key among a comparison's tags."""
+    return {name: value for name, value in tags.items() if name.startswith(KEY_PREFIX)}
 
 
 def is_complete(tags: Mapping[str, str]) -> bool:

@@ -230,6 +230,11 @@ def test_a_complete_comparison_is_reused_and_an_unfinished_one_replaced(uri, tra
     (campaign,) = mlflow_store.list_campaigns(uri)
     assert [(arm.run_id, arm.complete) for arm in campaign.arms] == [(whole, True), (again.run_id, False)]
 
+    beside = {**comparison_facts().comparability, "floors": "launch"}
+    anew = tracker.start_comparison(parent, comparison_facts(comparability=beside))
+    assert not anew.complete and anew.run_id != whole, "figures beside other floors are other figures"
+    assert run_of(uri, whole).info.lifecycle_stage == "deleted"
+
 
 def test_what_a_killed_process_left_is_listed_and_taken_over(uri, tracker):
     left = die_while_writing(
