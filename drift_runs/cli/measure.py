@@ -16,6 +16,9 @@ drift measure smollm2-quick --arm q4_0 --json"""
 
 _TOLERANCE = 1e-9
 """Relative; beyond it a figure counts as different."""
+_NUMBERS = ("value", "n", "excluded", "low", "high", "named_share", "floor_value")
+_COMPARED = (*_NUMBERS, "state", "named", "floor", "verdict")
+"""Columns of a figure that must be the same; texts in full, numbers to the tolerance."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
         print()
     if not result:
         raise NotMeasured("no arm is whole", where=str(args.store), todo=f"go on with: drift run {args.protocol}")
+    if not args.json:
+        print(table.notes(loaded))
     if logged:
         count = sum(figures.num_rows for name, figures in result.items() if name in logged)
         print(f"{count - len(differences):,} of {count:,} figures equal what was logged", file=sys.stderr)
@@ -120,14 +125,16 @@ def differing(arm: str, logged, computed) -> list[str]:
         old, new = before.get(key), after.get(key)
         if old is None or new is None:
             lines.append(f"{arm} {'/'.join(key)}: only {'computed' if old is None else 'logged'}")
-        elif not _same(old["value"], new["value"]) or old["n"] != new["n"]:
-            lines.append(
-                f"{arm} {'/'.join(key)}: logged {old['value']} (n {old['n']}), now {new['value']} (n {new['n']})"
-            )
+        else:
+            changed = [name for name in _COMPARED if not _same(old[name], new[name])]
+            if changed:
+                was = ", ".join(f"{name} {old[name]}" for name in changed)
+                now = ", ".join(f"{name} {new[name]}" for name in changed)
+                lines.append(f"{arm} {'/'.join(key)}: logged {was}; now {now}")
     return lines
 
 
-def _same(old: float | None, new: float | None) -> bool:
-    if old is None or new is None:
-        return old is None and new is None
+def _same(old: float | str | None, new: float | str | None) -> bool:
+    if old is None or new is None or isinstance(old, str) or isinstance(new, str):
+        return old == new
     return math.isclose(old, new, rel_tol=_TOLERANCE, abs_tol=1e-15)

@@ -36,8 +36,8 @@ class Estimate:
     executions: int
     tokens: int
     """Tokens that all engines evaluate together."""
-    tokens_left: int
-    """Of these, what is not in the store yet, the reference's repeats included."""
+    tokens_left: int | None
+    """Of these, what is not in the store yet, the reference's repeats included; None when no weight file was read."""
     positions: int
     """Rows that are taken."""
     full_bytes: int
@@ -145,7 +145,7 @@ def estimate_of(loaded, follow_ups, executions, probe: Probe | None, store: Path
     positions = sum(_scored(protocol.window(name)) for windows in runs for name in windows)
     reference = sum(map(_scored, protocol.windows))
     parts = groups(loaded, spill_bytes)
-    left = tokens
+    left = None
     if executions is not None:
         left = sum(
             evaluated_tokens(loaded, step.window)
@@ -166,7 +166,7 @@ def estimate_of(loaded, follow_ups, executions, probe: Probe | None, store: Path
         * full_row_bytes(loaded),
         groups=len(parts),
         stored_bytes=stored,
-        seconds_left=left / probe.tokens_per_s if probe is not None else None,
+        seconds_left=left / probe.tokens_per_s if probe is not None and left is not None else None,
     )
 
 
@@ -201,9 +201,10 @@ def _print_json(loaded, estimate: Estimate, probe: Probe | None, why_no_probe: s
 
 def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why_no_probe: str) -> None:
     from drift_runs.cli.progress import duration
+    from drift_runs.errors import one_line
 
     protocol = loaded.protocol
-    print(f"{protocol.name} version {protocol.version} ({'draft' if loaded.draft else 'frozen'}): {protocol.title}")
+    print(f"{protocol.name} version {protocol.version} ({'draft' if loaded.draft else 'frozen'}): {one_line(protocol.title)}")
     print()
     print(f"{'window':<24}{'panel':<7}{'document':<22}{'tokens':>7}{'scored':>8}  ranges")
     outliers = protocol.outlier_windows
@@ -219,7 +220,8 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
     print(f"floors   {', '.join(floor.name for floor in protocol.floors) or 'none'}")
     print(
         f"work     {estimate.executions} executions, {estimate.tokens:,} tokens to evaluate, "
-        f"{estimate.positions:,} rows; {estimate.tokens_left:,} tokens not in the store yet"
+        f"{estimate.positions:,} rows"
+        + ("" if estimate.tokens_left is None else f"; {estimate.tokens_left:,} tokens not in the store yet")
     )
     print(f"disk     full distributions of these rows would take {size(estimate.full_bytes)} at 2 bytes an entry")
     if estimate.stored_bytes is not None:

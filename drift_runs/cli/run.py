@@ -122,8 +122,7 @@ def execute(
         print()
     else:
         print(table.legend(printed, protocol))
-        for text in protocol.notes:
-            print(f"Note: {text}")
+        print(table.notes(loaded))
     timing = result.timing
     if timing.positions:
         progress.note(

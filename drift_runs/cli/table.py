@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from drift_runs.campaign import Outcome
+from drift_runs.errors import one_line
+from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Protocol
 
 
@@ -117,10 +119,18 @@ def legend(outcomes: list[Outcome], protocol: Protocol) -> str:
     return "\n".join(lines)
 
 
+def notes(loaded: LoadedProtocol) -> str:
+    """What every report says: the protocol's own notes, and that a draft was not frozen."""
+    texts = list(loaded.protocol.notes)
+    if loaded.draft:
+        texts.insert(0, "This is a draft: the protocol was not frozen before the results.")
+    return "\n".join(f"Note: {one_line(text)}" for text in texts)
+
+
 def _pooled(found: Mapping[Address, dict[str, Any]], protocol: Protocol) -> list[str]:
     """Which panels the rows pool, with their n; nothing for a single panel."""
     means = {panel: found.get(MEAN._replace(scope_kind="panel", scope=panel.name)) for panel in protocol.panels}
-    parts = [f"{panel.name} ({panel.title}, n {mean['n']:,})" for panel, mean in means.items() if mean is not None]
+    parts = [f"{panel.name} ({one_line(panel.title)}, n {mean['n']:,})" for panel, mean in means.items() if mean is not None]
     return [f"The rows pool the panels {' and '.join(parts)}."] if len(parts) > 1 else []
 
 

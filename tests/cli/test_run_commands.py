@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 
 from drift_runs import schema
 from drift_runs.cli.main import main
+from drift_runs.cli.measure import differing
+from drift_runs.measure.figures import Figure, figures_table
 from drift_runs.store import read_table, write_table
 from tests.campaigns import Campaign, copied, new_campaign, tree
 from tests.conftest import change_toml
@@ -152,7 +155,8 @@ class TestMeasure:
     def test_it_equals_what_was_logged(self, finished: Campaign, tmp_path: Path, say: Said) -> None:
         campaign = copied(finished, tmp_path / "copy")
         assert say(*campaign.arguments("measure")) == 0
-        assert list(rows_of(say.out)) == ["arm", "f16-launch", "f16-decode", "q8_0", "q4_0", "kv-q4_0"]
+        assert list(rows_of(say.out)) == ["arm", "f16-launch", "f16-decode", "q8_0", "q4_0", "kv-q4_0", "Note:"]
+        assert "Note: This is a draft" in say.out and "Note: The weights are made up." in say.out
         words = say.err.split()
         assert words[0] == words[2] and int(words[0].replace(",", "")) > 500, say.err
         assert "differs" not in say.err
@@ -179,8 +183,33 @@ class TestMeasure:
         index = table.schema.get_field_index("kl_full_nats")
         write_table(path, table.set_column(index, table.field(index), pa.array(values)), schema.COMPARISON)
         assert say(*campaign.arguments("measure")) == 0
-        assert "differs: q4_0 all/all/with/kl.full/mean: logged 0." in say.err
+        assert "differs: q4_0 all/all/with/kl.full/mean: logged value 0." in say.err
         assert "differs: q8_0" not in say.err
+
+    @pytest.mark.parametrize(
+        ("column", "other"), [("high", 0.9), ("low", None), ("floor_value", 0.2), ("verdict", "within"), ("n", 7)]
+    )
+    def test_what_stands_beside_a_value_is_compared_too(self, column: str, other: object) -> None:
+        figure = Figure(
+            arm="q4_0",
+            scope_kind="all",
+            scope="all",
+            outliers="with",
+            spec="kl.full",
+            statistic="mean",
+            value=0.5,
+            n=8,
+            low=0.4,
+            high=0.6,
+            floor="f",
+            floor_value=0.1,
+            verdict="above",
+        )
+        logged, computed = figures_table([figure]), figures_table([replace(figure, **{column: other})])
+        assert differing("q4_0", logged, logged) == []
+        (line,) = differing("q4_0", logged, computed)
+        was = getattr(figure, column)
+        assert line == f"q4_0 all/all/with/kl.full/mean: logged {column} {was}; now {column} {other}"
 
     def test_a_damaged_table_is_named(self, finished: Campaign, tmp_path: Path, say: Said) -> None:
         campaign = copied(finished, tmp_path / "copy")
@@ -255,6 +284,7 @@ class TestPlan:
         assert content["probe"] is None and content["no_probe_because"] == "--no-probe was given"
         assert content["estimate"]["seconds_left"] is None and content["estimate"]["groups"] == 2
         assert content["estimate"]["spill_bytes"] == 39 * 128
+        assert content["estimate"]["tokens_left"] is None, "which rows are its own is not known without its files"
         monkeypatch.chdir(tmp_path)
         assert say("plan", finished.protocol, "--store", tmp_path / "none") == 0
         assert "time     not estimated: no drift.toml says where the models lie" in say.out
