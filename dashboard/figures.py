@@ -144,8 +144,9 @@ def write_number(
 
 
 def differs_by_outliers(with_: Figure | None, without: Figure | None) -> bool:
-    """True when the figure *with* counts positions of a declared outlier window: the two counts differ."""
-    return with_ is not None and without is not None and with_.n != without.n
+    """True when the figure *with* counts positions of a declared outlier window: the two counts differ, or the ranges
+    that two worst-range figures name."""
+    return with_ is not None and without is not None and (with_.n, with_.named) != (without.n, without.named)
 
 
 def sort_key(figure: Figure | None) -> tuple[bool, float]:

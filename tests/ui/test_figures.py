@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from dashboard.components.export import to_csv
 from dashboard.components.markup import Html, tag, text
-from dashboard.figures import write_number
+from dashboard.figures import differs_by_outliers, write_number
+from drift_runs.measure.figures import Figure
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,23 @@ def test_a_csv_keeps_every_digit_and_no_formula() -> None:
     rows = [{"arm": "=1+1", "value": -0.1234567890123456, "low": None}]
     assert to_csv(rows) == "arm,value,low\n'=1+1,-0.1234567890123456,\n"
     assert to_csv([]) == ""
+
+
+def test_a_worst_range_of_an_outlier_is_seen_though_the_other_has_as_many_positions() -> None:
+    def worst(named: str, n: int = 225) -> Figure:
+        return Figure(
+            arm="q4_0",
+            scope_kind="all",
+            scope="all",
+            outliers="with",
+            spec="kl.full",
+            statistic="worst_range.p95",
+            value=0.5,
+            n=n,
+            named=named,
+        )
+
+    assert differs_by_outliers(worst("japanese"), worst("prose"))
+    assert differs_by_outliers(worst("", 300), worst("", 225))
+    assert not differs_by_outliers(worst("prose"), worst("prose"))
+    assert not differs_by_outliers(worst("prose"), None)
