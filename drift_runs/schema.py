@@ -128,6 +128,6 @@ class RowFlag:
     UNHASHABLE = 2  # NaN or infinity: no hash
     PADDING = 4  # columns beyond the dictionary carried mass
     INFINITE_KL = 8  # P > 0 where Q = 0: counted, excluded from means
-    NONFINITE = 16  # a logit was NaN or infinite
+    NONFINITE = 16  # a logit was NaN or plus infinity, or all were minus infinity
     REFERENCE_TIED = 32  # more than one best token in the reference
     CANDIDATE_TIED = 64

@@ -4,12 +4,13 @@ Every matrix is dequantised to float32 and written in the wanted type. Embedding
 models that tie them) stay at Q8_0 in the 4 and 5 bit variants, as llama.cpp's own mixes keep them at 6 bits or more.
 Vectors (norms) stay float32.
 
-``ablate`` is directional ablation (Arditi et al. 2024, "Refusal in Language Models Is Mediated by a Single Direction",
-section 4.1): W' = W - d (d^T W) for every matrix that writes to the residual stream. There the direction d comes from
-activations. Here it comes from the embeddings alone, so that no forward pass is needed: the difference between the mean
-embedding of words of refusal and of words of consent, with the mean of all embeddings projected out (what every token
-shares is no direction of refusal, and removing it damages everything), normalised. It is an edit of the same kind, not
-a published derivative.
+``ablation`` is directional ablation (Arditi et al. 2024, "Refusal in Language Models Is Mediated by a Single
+Direction", section 4.1): W' = W - d (d^T W) for the matrices of every layer that write to the residual stream. There
+the embeddings are edited too; here they stay, because in models that tie them they are the output matrix as well. There
+the direction d comes from activations. Here it comes from the embeddings alone, so that no forward pass is needed: the
+difference between the mean embedding of words of refusal and of words of consent, with the mean of all embeddings
+projected out (what every token shares is no direction of refusal, and removing it damages everything), normalised. It
+is an edit of the same kind, not a published derivative.
 """
 
 from __future__ import annotations
