@@ -137,7 +137,7 @@ def _cut(value: str) -> str:
 
 
 def current() -> View:
-    """The view of this session.
+    """The view of this browser tab.
 
     It comes from the URL when the session starts and when the browser goes back; a widget's change wins over the URL,
     which lags a run behind; a page switch, which empties the URL, keeps the view.
