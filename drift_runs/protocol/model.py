@@ -69,7 +69,8 @@ class Capture(Part):
 
     top_k: Annotated[int, Field(ge=1, le=1024)] = 64
     path_shape: PathShape = "prefill"
-    full_vocabulary: Literal["yes", "ranges", "no"] = "yes"
+    full_vocabulary: Literal["yes"] = "yes"
+    """Full distributions are compared at every scored position."""
     context_tokens: Annotated[int, Field(ge=8)] = 2048
     """Context that every arm's engine is opened with."""
     batch: Annotated[int, Field(ge=1)] = 2048

@@ -119,8 +119,8 @@ MISMATCHES = {
         r"tiny\.toml: windows\[0\]\.scored\[0\]\[1\] of 'alpha-1': frozen 13, now 14; restore it, or make a new",
     ),
     "added key": (
-        {"capture.full_vocabulary": "no"},
-        r"tiny\.toml: capture\.full_vocabulary: not in the lock, now 'no'",
+        {"verdict.margin": 2.0},
+        r"tiny\.toml: verdict: not in the lock, now \{'margin': 2\.0\}",
     ),
     "added default": (
         {"capture.path_shape": "prefill"},

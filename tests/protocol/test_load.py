@@ -260,6 +260,10 @@ CASES = {
         {"windows[3].stream": "a\0b"},
         r"windows\[3\]\.stream of 'odd': 'a\\x00b' is no plain rel",
     ),
+    "rows that cannot be taken": (
+        {"capture.full_vocabulary": "no"},
+        r"capture\.full_vocabulary: 'no' is not allowed; expected yes",
+    ),
     "stream name too long": ({"windows[3].stream": "a" * 400}, r"windows\[3\]\.stream of 'odd': "),
 }
 OTHERS = {"ids beyond the dictionary": 1}
