@@ -23,6 +23,10 @@ CAPABILITIES = Capabilities(
     continues=True,
 )
 
+_NO_DEVICE = (c.c_void_p * 1)(None)
+"""An empty list of devices. Without it a GPU that the library finds (Metal on a Mac) would be lent large products even
+when no layer is put there, and the capture says that its backend is the processor. It outlives every model."""
+
 _log_lines: list[str] = []
 
 
@@ -121,6 +125,7 @@ class LlamaCpp:
     def _open_model(self) -> int:
         params = self._library.llama_model_default_params()
         params.n_gpu_layers = 0
+        params.devices = c.cast(_NO_DEVICE, c.c_void_p)
         model = self._library.llama_model_load_from_file(str(self.model_file).encode(), params)
         if not model:
             raise ModelFileError(
@@ -139,6 +144,7 @@ class LlamaCpp:
         params.n_ubatch = min(settings.micro_batch, params.n_batch)
         params.n_threads = params.n_threads_batch = settings.threads
         params.type_k = params.type_v = binding.GGML_TYPES[settings.kv]
+        params.offload_kqv = params.op_offload = False
         params.flash_attn_type = binding.FLASH_ATTENTION[settings.flash_attention]
         context = self._library.llama_init_from_model(self._model, params)
         if not context:
