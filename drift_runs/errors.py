@@ -24,6 +24,18 @@ A message is one line: what happened, where, what was expected, what to do next.
 
 from __future__ import annotations
 
+import re
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def one_line(text: str) -> str:
+    """A text of a file, fit for a terminal: one line, and what would steer the terminal is shown as its code.
+
+    A title with an escape sequence could clear the screen or repaint a figure, a bidirectional override turn one round.
+    """
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], " ".join(text.split()))
+
 
 class DriftError(Exception):
     """Root of the tree. ``str(error)`` is the one line that a user sees.
@@ -47,7 +59,7 @@ class DriftError(Exception):
             parts.append(f"expected {self.expected}")
         if self.todo:
             parts.append(self.todo)
-        return "; ".join(" ".join(part.split()) for part in parts)
+        return "; ".join(map(one_line, parts))
 
     def __reduce__(self):
         return (_rebuild, (type(self), self.what, self.where, self.expected, self.todo))

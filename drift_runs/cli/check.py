@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from typing import Any
 
-from drift_runs.errors import ProtocolError
+from drift_runs.errors import ProtocolError, one_line
 from drift_runs.protocol.amend import superseded_lock
 from drift_runs.protocol.load import LoadedProtocol, find_protocol, load_followups, load_protocol
 from drift_runs.protocol.model import Arm, Window
@@ -129,7 +129,7 @@ def _notes(loaded: LoadedProtocol, scored: int, ranged: int) -> list[str]:
 def _text(summary: dict[str, Any]) -> str:
     state = "draft (not frozen)" if summary["draft"] else f"frozen {summary['frozen_at']}"
     lines = [
-        f"{summary['name']} version {summary['version']}: {summary['title']}",
+        f"{summary['name']} version {summary['version']}: {one_line(summary['title'])}",
         f"{state}, sha256 {summary['protocol_sha256']}",
         "",
         *_table(
@@ -148,7 +148,7 @@ def _text(summary: dict[str, Any]) -> str:
     ]
     if summary["followups"]:
         lines.append(f"follow-ups  {', '.join(summary['followups'])} (outside the protocol)")
-    lines += [f"outlier     {outlier['window']}: {outlier['reason']}" for outlier in summary["outliers"]]
+    lines += [f"outlier     {outlier['window']}: {one_line(outlier['reason'])}" for outlier in summary["outliers"]]
     return "\n".join(lines)
 
 

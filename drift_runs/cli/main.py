@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from drift_runs import __version__
-from drift_runs.errors import ConfigError, DriftError
+from drift_runs.errors import ConfigError, DriftError, one_line
 
 COMMANDS = {
     "demo": "run the whole job on a small model: fetch, make variants, compare, show",
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())
+        text = one_line(f"{type(error).__name__}: {error}")
         hint = "" if debug else "; run it again with --debug for a traceback"
         return _fail(f"internal error: {text}{hint}", EXIT_INTERNAL, debug)
 

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from drift_runs.errors import ConfigError, DriftError
     from drift_runs.protocol.load import find_protocol, load_followups, load_protocol
 
-    if args.spill_gb <= 0:
+    if not 0 < args.spill_gb < float("inf"):  # false for NaN too
         raise ConfigError(f"{args.spill_gb} GB", where="--spill-gb", expected="a positive number")
     loaded = load_protocol(find_protocol(args.protocol))
     follow_ups = load_followups(args.followups, loaded) if args.followups else ()
@@ -204,7 +204,8 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
     from drift_runs.errors import one_line
 
     protocol = loaded.protocol
-    print(f"{protocol.name} version {protocol.version} ({'draft' if loaded.draft else 'frozen'}): {one_line(protocol.title)}")
+    state = "draft" if loaded.draft else "frozen"
+    print(f"{protocol.name} version {protocol.version} ({state}): {one_line(protocol.title)}")
     print()
     print(f"{'window':<24}{'panel':<7}{'document':<22}{'tokens':>7}{'scored':>8}  ranges")
     outliers = protocol.outlier_windows

@@ -90,7 +90,7 @@ def execute(
     from drift_runs.store import Store
     from drift_runs.tracking.uris import resolve_uri
 
-    if spill_gb <= 0:
+    if not 0 < spill_gb < float("inf"):  # false for NaN too
         raise ConfigError(f"{spill_gb} GB", where="--spill-gb", expected="a positive number")
     printed: list[Outcome] = []
 

@@ -130,7 +130,9 @@ def notes(loaded: LoadedProtocol) -> str:
 def _pooled(found: Mapping[Address, dict[str, Any]], protocol: Protocol) -> list[str]:
     """Which panels the rows pool, with their n; nothing for a single panel."""
     means = {panel: found.get(MEAN._replace(scope_kind="panel", scope=panel.name)) for panel in protocol.panels}
-    parts = [f"{panel.name} ({one_line(panel.title)}, n {mean['n']:,})" for panel, mean in means.items() if mean is not None]
+    parts = [
+        f"{panel.name} ({one_line(panel.title)}, n {mean['n']:,})" for panel, mean in means.items() if mean is not None
+    ]
     return [f"The rows pool the panels {' and '.join(parts)}."] if len(parts) > 1 else []
 
 

@@ -71,8 +71,8 @@ class Capture(Part):
     path_shape: PathShape = "prefill"
     full_vocabulary: Literal["yes"] = "yes"
     """Full distributions are compared at every scored position."""
-    context_tokens: Annotated[int, Field(ge=8)] = 2048
-    """Context that every arm's engine is opened with."""
+    context_tokens: Annotated[int, Field(ge=8, lt=2**31)] = 2048
+    """Context that every arm's engine is opened with; engines count positions in 32 bits."""
     batch: Annotated[int, Field(ge=1)] = 2048
     """Logical batch in tokens."""
     micro_batch: Annotated[int, Field(ge=1)] = 512
@@ -158,7 +158,7 @@ class Settings(Part):
     flash_attention: Literal["on", "off"] = "on"
     batch: Annotated[int, Field(ge=1)] | None = None
     micro_batch: Annotated[int, Field(ge=1)] | None = None
-    threads: Annotated[int, Field(ge=1)] | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Only where the thread count is the variable; otherwise the machine's ``drift.toml`` decides."""
     path_shape: PathShape | None = None
 

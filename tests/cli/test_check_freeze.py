@@ -52,6 +52,32 @@ def test_check_says_what_a_protocol_holds():
     assert "It repeats one letter" in result.stdout
 
 
+def test_texts_of_a_protocol_cannot_steer_the_terminal(tmp_path):
+    # JSON's escapes are TOML's.
+    steering = "T\x1b[2J\x07\x9b31m\u202e\ndrift: error: forged"
+    path = copy_tiny(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    for old in ('"Tiny"', '"The weights are made up."', '"It repeats one letter, which no real text does."'):
+        assert old in text
+        text = text.replace(old, json.dumps(steering))
+    path.write_text(text, encoding="utf-8")
+    for command in (("check",), ("plan", "--no-probe")):
+        result = drift(*command, path)
+        assert result.returncode == 0
+        assert r"T\x1b[2J\x07\x9b31m\u202e drift: error: forged" in result.stdout
+        assert not set(result.stdout + result.stderr) & set("\x1b\x07\x9b\u202e")
+
+
+def test_an_error_cannot_steer_the_terminal():
+    error = DriftError("a\x1b[2J\nb", where="c\r\x9bd", todo="e\u202ef")
+    assert error.line() == r"c \x9bd: a\x1b[2J b; e\u202ef"
+
+
+def test_a_context_that_no_engine_can_count_is_refused(tmp_path):
+    path = copy_tiny(tmp_path, {"capture.context_tokens": 2**32 + 64})
+    assert_one_error(drift("check", path), "capture.context_tokens: 4294967360 is out of bounds")
+
+
 def test_check_as_json_counts_the_same():
     answer = json.loads(drift("check", TINY / "tiny.toml", "--json").stdout)
     assert answer["valid"] is True

@@ -130,6 +130,8 @@ class TestRun:
     [
         (["--arms", "q9"], "unknown arm 'q9'"),
         (["--spill-gb", "0"], "--spill-gb: 0.0 GB; expected a positive number"),
+        (["--spill-gb", "nan"], "--spill-gb: nan GB; expected a positive number"),
+        (["--spill-gb", "inf"], "--spill-gb: inf GB; expected a positive number"),
         (["--machine", "none.toml"], "none.toml: no such file"),
         (["--followups", "none.toml"], "none.toml"),
         (["--tracking-uri", "file:///tmp/x"], "file store"),
