@@ -77,7 +77,12 @@ class Machine:
                     todo=did_you_mean(name, self._content.arms) or "add it",
                 )
             if entry.model is not None:
-                return (self.path.parent / Path(entry.model).expanduser()).resolve()
+                try:
+                    return (self.path.parent / Path(entry.model).expanduser()).resolve()
+                except (OSError, RuntimeError, ValueError) as error:  # no such home, a name too long, a null byte
+                    raise ConfigError(
+                        f"no path of a file: {error}", where=f"{where}.model", expected="the path of a weight file"
+                    ) from None
             if entry.same_model_as is None:
                 raise ConfigError("no weight file is named", where=where, expected="model or same_model_as")
             name = entry.same_model_as

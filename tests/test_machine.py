@@ -116,3 +116,9 @@ def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     found = load_machine(tmp_path / "drift.toml")
     assert found.model_file("kv-q8_0") == found.model_file("f16") == odd
     assert found.model_file("q4.0") == tmp_path / "q.gguf" and found.threads("f16") == 4
+
+
+@pytest.mark.parametrize("model", ["~no-such-user-here/a.gguf", "a\\u0000b"])
+def test_what_is_no_path(tmp_path: Path, model: str) -> None:
+    with pytest.raises(ConfigError, match=r"drift\.toml: arms\.a\.model: no path of a file: .*expected the path of a"):
+        machine(tmp_path, f'[arms.a]\nmodel = "{model}"\n').model_file("a")

@@ -19,7 +19,11 @@ ACCEPTED = "sqlite:///<absolute path>, http(s)://<server>, or a postgresql://, m
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two characters at least: one letter and a colon is a drive
 _DRIVE = re.compile(r"/?[A-Za-z]:[\\/]")
-_CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
+# To the last @: a password with a slash or an @ that nobody encoded must not be shown in part. After a third slash a
+# path begins, in which an @ hides nothing.
+_CREDENTIALS = re.compile(r"(://)(?!/)[^\s]*@")
+_BARE_CREDENTIALS = re.compile(r"(?<![^\s'\"(])[^\s/:@'\"(]+:(?!//)[^\s@]+@")
+_SECRET_PARAMETER = re.compile(r"([?&][^=&\s]*(?:pass|pwd|token|secret|key)[^=&\s]*=)[^&\s'\"]+", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 
@@ -49,7 +53,7 @@ def checked_uri(uri: str, *, where: str) -> str:
     kind = scheme_of(uri)
     if kind in ("", "file"):
         raise StoreError(
-            f"{uri!r} is a file store, which MLflow no longer serves",
+            f"{redacted(uri)!r} is a file store, which MLflow no longer serves",
             where=where,
             expected=ACCEPTED,
             todo="use sqlite:///<path>/mlflow.db; old runs are moved once with"
@@ -63,7 +67,16 @@ def checked_uri(uri: str, *, where: str) -> str:
             )
         return uri
     if kind in SERVER_SCHEMES or kind in DATABASE_SCHEMES:
-        if not urlsplit(uri).hostname:
+        # Not shown: with a space in it, nobody can say where a password ends.
+        if re.search(r"\s", uri):
+            raise StoreError(
+                "the address has a space in it", where=where, expected=ACCEPTED, todo="write a space as %20"
+            )
+        try:
+            host = urlsplit(uri).hostname
+        except ValueError:  # an IPv6 address without its closing bracket
+            host = None
+        if not host:
             raise StoreError(f"{redacted(uri)!r} names no host", where=where, expected=ACCEPTED)
         return uri.rstrip("/") if kind in SERVER_SCHEMES else uri
     if kind == "databricks":
@@ -142,4 +155,5 @@ def endpoint_of(uri: str) -> Endpoint | None:
 
 def redacted(text: str) -> str:
     """The text without user names and passwords of addresses in it: what may be shown."""
-    return _CREDENTIALS.sub(r"\1***@", text)
+    text = _CREDENTIALS.sub(r"\1***@", text)
+    return _SECRET_PARAMETER.sub(r"\1***", _BARE_CREDENTIALS.sub("***@", text))

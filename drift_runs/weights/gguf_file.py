@@ -41,6 +41,18 @@ def inspect(path: Path) -> WeightsFile:
     ModelFileError
         missing, or no whole GGUF file.
     """
+    try:
+        return _inspected(path)
+    except OSError as error:
+        raise ModelFileError(
+            f"cannot be read: {error.strerror}",
+            where=str(path),
+            expected="a GGUF model",
+            todo="correct its permissions, or the path in drift.toml",
+        ) from None
+
+
+def _inspected(path: Path) -> WeightsFile:
     if not path.is_file():
         raise ModelFileError(
             "no such file", where=str(path), expected="a GGUF model", todo="correct the path in drift.toml"

@@ -99,3 +99,36 @@ def test_what_lies_elsewhere_has_no_local_path(uri):
 )
 def test_endpoints(uri, endpoint):
     assert uris.endpoint_of(uri) == endpoint
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://user:SEC/RET@127.0.0.1:9",
+        "http://user:RET@SEC@127.0.0.1:9",
+        "http://user:SEC RET@127.0.0.1:9",
+        "http://127.0.0.1:9/?password=SEC",
+        "postgresql://h/db?user=a&PASSWORD=SEC&sslmode=off",
+        "file://user:SEC@host/x",
+        "user:SEC@host/db",
+        "unknown://user:SEC@host/db",
+        "http://user:SEC@[::1",
+        "http://user:SEC@host:99999",
+    ],
+)
+def test_no_part_of_a_password_is_shown(uri: str) -> None:
+    try:
+        uris.endpoint_of(uris.checked_uri(uri, where="option"))
+        shown = uris.redacted(uri)
+    except StoreError as error:
+        shown = str(error)
+    assert "SEC" not in shown and "RET" not in shown
+    if " " not in uri:
+        assert "SEC" not in uris.redacted(f"cannot reach '{uri}' (it said: {uri})")
+
+
+@pytest.mark.parametrize(
+    "text", ["sqlite:////data/a@b/mlflow.db", "http://127.0.0.1:5000", "see https://example.org/a?b=c: no", "a: b@c"]
+)
+def test_what_hides_nothing_is_shown_whole(text: str) -> None:
+    assert uris.redacted(text) == text

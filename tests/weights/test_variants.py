@@ -219,6 +219,10 @@ class TestInspect:
         with pytest.raises(ModelFileError, match=r"none\.gguf: no such file"):
             inspect(tmp_path / "none.gguf")
 
+    def test_a_name_that_the_system_refuses(self, tmp_path: Path) -> None:
+        with pytest.raises(ModelFileError, match=r"n\.gguf: cannot be read: File name too long; expected a GGUF model"):
+            inspect(tmp_path / ("n" * 300 + "n.gguf"))
+
     @pytest.mark.parametrize("kept", [0.0, 0.001, 0.01, 0.3, 0.999])
     def test_a_file_that_is_cut(self, tiny_arms: Path, tmp_path: Path, kept: float) -> None:
         whole = (tiny_arms.parent / "f16.gguf").read_bytes()
