@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from drift_runs.errors import ProtocolError
 from drift_runs.protocol.model import Name, Panel, Part, RangeKind
+from drift_runs.protocol.problems import Problems, add_validation_errors
 
 SCHEMA = "drift.recipe/1"
 
@@ -97,6 +98,7 @@ def load_recipe(path: Path) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        raise ProtocolError(first["msg"], where=f"{path}, {key}", todo="correct the recipe") from None
+        problems = Problems(str(path), values)
+        add_validation_errors(problems, Recipe, error)
+        # A misspelt key is missing too: say first what is there and should not be.
+        raise min(problems.errors, key=lambda problem: not problem.what.startswith("unknown key")) from None

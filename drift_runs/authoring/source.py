@@ -1,7 +1,7 @@
 """Source texts: plain text with ``%%`` directives, rendered to the exact text that is tokenised.
 
-The directives are described in the README beside the sources. Rendering knows no tokenizer: it yields the text and
-byte offsets into it.
+The directives are described beside the demo's sources. Rendering knows no tokenizer: it yields the text and byte
+offsets into it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
 ROLES = ("system", "user", "assistant", "tool")
 KINDS: tuple[str, ...] = get_args(RangeKind)
+DIRECTIVES = (
+    f"{', '.join(ROLES)}, close, tools NAME ..., range KIND NAME, end, include FILE to LABEL, label LABEL, generate"
+)
 
 
 class Mark(NamedTuple):
@@ -127,7 +130,7 @@ class _Builder:
                 self.drop_newline()
                 self.prompt_only = True
             case _:
-                raise self.fail(f"unknown directive {' '.join(words)!r}", "a directive of the sources' README")
+                raise self.fail(f"unknown directive {' '.join(words)!r}", f"one of {DIRECTIVES}")
 
     def add_tool(self, name: str) -> None:
         file = self.path.parent / "tools" / f"{name}.json"

@@ -57,9 +57,16 @@ def token_spans(
                 )
             ends.append(index)
         start, end = ends
-        if start < 1 or end <= start:
+        if end <= start:
             raise ProtocolError(
-                f"range {mark.name!r} is [{start}, {end})", where=where, expected="one position or more, from 1"
+                f"range {mark.name!r} is [{start}, {end})", where=where, expected="one token or more in a range"
+            )
+        if start < 1:
+            raise ProtocolError(
+                f"range {mark.name!r} is [{start}, {end}), and the first token of a text has no prediction",
+                where=where,
+                expected="a range from position 1 on",
+                todo="put a line of text, or a chat turn, before the range",
             )
         spans.append(TokenSpan(mark.kind, mark.name, start, end))
     return tuple(spans)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from drift_runs.cli.progress import ProgressLine
     from drift_runs.engines.base import EngineSettings
     from drift_runs.engines.llama_cpp import LlamaCpp
-    from drift_runs.errors import ConfigError, ProtocolError
+    from drift_runs.errors import ConfigError, ModelFileError, ProtocolError
     from drift_runs.protocol.canonical import file_sha256, write_atomically
     from drift_runs.protocol.lock import lock_path
     from drift_runs.protocol.model import Stream
@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.threads < 1:
         raise ConfigError(f"{args.threads} threads", where="--threads", expected="1 or more")
+    if not args.model.is_file():
+        raise ModelFileError(f"{args.model}: no such file", where="--model", expected="the reference's GGUF file")
     recipe = load_recipe(args.recipe)
     folder = args.recipe.parent
     protocol_file = folder / f"{recipe.protocol}.toml"

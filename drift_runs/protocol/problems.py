@@ -190,7 +190,7 @@ def _add_one(
             expected = f"an array of tables ([[{loc[0]}]], not [{loc[0]}])"
         problems.add(loc, f"{_type_name(given)} is of the wrong type", expected=expected)
     else:
-        problems.add(loc, message)
+        problems.add(loc, message.removeprefix("Value error, "))
 
 
 _LIMITS = {

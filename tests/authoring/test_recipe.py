@@ -63,11 +63,12 @@ def test_a_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('kind = "prose"', 'kind = "poem"', r"windows\.1\.generate\.kind"),
-        ("temperature = 1.0", "temprature = 1.0", r"windows\.1\.generate\.temprature: Extra inputs"),
+        ('kind = "prose"', 'kind = "poem"', r"windows\[1\]\.generate\.kind of 'second': 'poem' is not allowed"),
+        ("temperature = 1.0", "temprature = 1.0", r"unknown key 'temprature'; .*did you mean 'temperature'"),
+        ("tokens = 30", "tokns = 30", "unknown key 'tokns'; .*did you mean 'tokens'"),
         ('name = "second"', 'name = "first"', "window 'first' is there twice"),
         ('panel = "P-A"', 'panel = "P-B"', "'first' needs a panel of role prompt, 'P-B' is not one"),
-        ('schema = "drift.recipe/1"', 'schema = "drift.recipe/2"', "schema: Input should be 'drift.recipe/1'"),
+        ('schema = "drift.recipe/1"', 'schema = "drift.recipe/2"', "schema: 'drift.recipe/2' is not allowed"),
         ('schema = "drift.recipe/1"', "schema = ", "not valid TOML"),
     ],
 )

@@ -119,6 +119,11 @@ def test_what_must_not_be_recorded_is_refused(
     assert not recipe.with_name("tiny.toml").exists()
 
 
+def test_a_model_that_is_not_there_is_named_as_the_option_it_is(recipe: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["record", str(recipe), "--model", "none.gguf"]) == 5
+    assert "--model: none.gguf: no such file" in capsys.readouterr().err
+
+
 def test_an_unknown_window_is_named_with_the_nearest(
     recipe: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,7 +78,7 @@ def test_include_takes_a_text_up_to_a_label_without_its_ranges(tmp_path: Path) -
         ("a\n%% end\n", "line 2: no range is open"),
         ("a\n%% close\n", "line 2: no turn is open"),
         ("a\n", "nothing is scored"),
-        ("%% narrator\n", "unknown directive 'narrator'"),
+        ("%% narrator\n", "unknown directive 'narrator'; expected one of system, user"),
         ("%% tools missing\n", "no tool 'missing'"),
         ("a\n%% range code a\nb\n%% end\n%% generate\n", "a prompt has no ranges of its own"),
         ("a\n%% include text.txt to b\n", "an include must come first"),

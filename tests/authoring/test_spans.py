@@ -25,7 +25,7 @@ def test_an_edge_inside_a_token_is_refused_with_the_token() -> None:
 
 
 def test_a_range_from_position_zero_is_refused() -> None:
-    with pytest.raises(ProtocolError, match=r"range 'x' is \[0, 1\)"):
+    with pytest.raises(ProtocolError, match=r"range 'x' is \[0, 1\), .*; put a line of text"):
         token_spans("abc", [0, 1], TABLE, [Mark("code", "x", 0, 1)])
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from drift_runs.authoring.recipe import Generate, Recipe, RecipeWindow, load_recipe
+from drift_runs.authoring.source import render
 from drift_runs.protocol import model
 from drift_runs.protocol.load import load_followups, load_protocol
 from drift_runs.protocol.lock import Lock
@@ -21,7 +23,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize("kind", [*MODELS, Lock], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*MODELS, Lock, Recipe, RecipeWindow, Generate], ids=lambda kind: kind.__name__)
 def test_every_key_is_described(kind):
     described = {name.rpartition(".")[2] for name in re.findall(r"`\[{0,2}([a-z0-9_.]+)\]{0,2}`", TEXT)}
     assert {field.alias or name for name, field in kind.model_fields.items()} <= described
@@ -39,9 +41,21 @@ def test_the_example_is_a_sound_protocol(tmp_path):
     assert load_protocol(path).protocol.name == "tiny"
 
 
+def test_the_recipe_and_its_source_are_sound(tmp_path):
+    section = TEXT.partition("\n## Recipes\n")[2].partition("\n## ")[0]
+    recipe, source = re.findall(r"```(?:toml)?\n(.*?)```", section, re.DOTALL)
+    path = tmp_path / "mine.recipe.toml"
+    path.write_text(recipe, "utf-8")
+    (window,) = load_recipe(path).windows
+    text = tmp_path / window.source
+    text.write_text(source, "utf-8")
+    (mark,) = render(text).marks
+    assert (mark.kind, mark.name) == ("prose", "letter-text") and mark.start > 0
+
+
 def test_the_amendment_and_the_followups_fit_the_tiny_protocol(tmp_path):
     loaded = load_protocol(TINY / "tiny.toml")
-    _, amendment, followups = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    _, _, amendment, followups = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
     assert tomllib.loads(amendment)["supersedes"]["sha256"] == loaded.protocol_sha256
     model.Supersedes.model_validate(tomllib.loads(amendment)["supersedes"])
     path = tmp_path / "more.toml"
