@@ -113,6 +113,14 @@ class Store:
                     expected="a folder that drift wrote",
                     todo="name it with --store, or run 'drift demo' first",
                 )
+            # A store's spill is deleted at every start; in a folder that is no store it is somebody's own.
+            if self.spill_folder.exists():
+                raise StoreError(
+                    f"no store, and {self.spill_folder.name!r} in it would be deleted",
+                    where=str(self.root),
+                    expected="an empty folder or a store",
+                    todo="name another folder with --store",
+                )
             try:
                 self.root.mkdir(parents=True, exist_ok=True)
                 write_atomically(marker, canonical_json({"format": FORMAT}) + b"\n")
@@ -201,8 +209,8 @@ class Store:
             return dict(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return {}
-        except ValueError:
-            raise StoreError("not JSON", where=str(path), todo="remove the file and run again") from None
+        except (ValueError, TypeError):
+            raise StoreError("not JSON of a table", where=str(path), todo="remove the file and run again") from None
 
     def read_rows(self, capture: str, windows: Sequence[str]) -> pa.Table:
         """Rows of a capture, windows in the order given."""

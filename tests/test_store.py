@@ -56,6 +56,14 @@ def store(tmp_path: Path) -> Store:
 
 
 class TestOpening:
+    def test_a_folder_with_a_spill_of_its_own_is_left_alone(self, tmp_path: Path) -> None:
+        mine = tmp_path / "spill" / "precious"
+        mine.parent.mkdir()
+        mine.write_text("mine")
+        with pytest.raises(StoreError, match="no store, and 'spill' in it would be deleted; expected an empty folder"):
+            Store(tmp_path).open(create=True)
+        assert mine.read_text() == "mine" and os.listdir(tmp_path) == ["spill"]
+
     def test_a_store_opens_again(self, store: Store) -> None:
         before = (store.root / "store.json").read_bytes()
         store.open(create=False)
@@ -164,10 +172,11 @@ class TestTables:
         with pytest.raises(StoreError, match=r"schema drift.rows/2; expected drift.rows/1"):
             read_table(tmp_path / "a.parquet", schema.ROWS)
 
-    def test_processes_that_are_no_json(self, store: Store) -> None:
+    @pytest.mark.parametrize("content", ["{", "[1, 2]", "3"])
+    def test_processes_that_are_no_json(self, store: Store, content: str) -> None:
         store.note_process("c", "a", "p1")
-        (store.capture_folder("c") / "processes.json").write_text("{")
-        with pytest.raises(StoreError, match=r"processes\.json: not JSON; remove the file"):
+        (store.capture_folder("c") / "processes.json").write_text(content)
+        with pytest.raises(StoreError, match=r"processes\.json: not JSON of a table; remove the file"):
             store.note_process("c", "b", "p1")
 
 

@@ -12,6 +12,7 @@ that ``drift --help`` answers at once.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -67,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments  # before any parsing, so that a failure to parse can be looked into as well
     interrupted = _INTERRUPTED
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 must not end a run
@@ -101,9 +103,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            full = DriftError(
+                f"cannot be written: {error.strerror}",
+                where=str(error.filename or "standard output or a temporary file"),
+                todo="free some space; what was finished is safe",
+            )
+            return _fail(full.line(), full.exit_code, debug)
         text = one_line(f"{type(error).__name__}: {error}")
         hint = "" if debug else "; run it again with --debug for a traceback"
         return _fail(f"internal error: {text}{hint}", EXIT_INTERNAL, debug)
+
+
+def _open_closed_streams() -> None:
+    """Where a caller closed a standard stream, nothing is read and nothing written.
+
+    Left closed, its number would go to the next file that is opened, and a stray line would be written into that file.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 def _fail(line: str, code: int, debug: bool, label: str = "drift: error") -> int:

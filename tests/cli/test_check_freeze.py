@@ -257,6 +257,24 @@ def test_debug_shows_a_traceback_before_the_line(arguments):
     assert "no such protocol" in result.stderr.splitlines()[-1]
 
 
+def test_closed_standard_streams_are_no_fault():
+    result = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m drift_runs.cli.main check "{TINY / "tiny.toml"}" <&- >&- 2>&-'],
+        timeout=60,
+    )
+    assert result.returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_behind_the_output_is_one_line():
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "drift_runs.cli.main", "check", str(TINY / "tiny.toml")]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("drift: error: standard output or a temporary file: cannot be written: No space left")
+
+
 def test_a_reader_that_goes_away_is_no_traceback():
     read, write = os.pipe()
     os.close(read)
