@@ -188,7 +188,9 @@ class _Campaign:
             self._measure_rest()
         except (DriftError, KeyboardInterrupt) as error:
             if not complete_before:
-                self.tracker.fail(self.run_id, str(error) or "interrupted")
+                # The first error is the cause: on a full disk this fails too. An unmarked run is found as dead later.
+                with contextlib.suppress(DriftError):
+                    self.tracker.fail(self.run_id, str(error) or "interrupted")
             raise
         outcomes = tuple(
             self.outcomes[execution.name] for execution in self.executions if execution.name in self.outcomes

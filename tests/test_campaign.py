@@ -280,6 +280,19 @@ class TestGoingOn:
         assert len(set(store.processes(executions["q4_0"].capture_id).values())) == 2
         assert len(set(store.processes(executions["f16"].capture_id).values())) == 1
 
+    def test_a_store_that_fails_does_not_hide_what_came_first(
+        self, tmp_path: Path, finished: Campaign, empty_database: Path
+    ) -> None:
+        campaign = new_campaign(tmp_path / "stopped", finished.machine, empty_database)
+
+        class Destructive(Reporter):
+            def opening(self, execution) -> None:
+                (campaign.root / "mlflow.db").write_bytes(b"no database at all" * 1000)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            campaign.run(reporter=Destructive())
+
     def test_ctrl_c_in_the_middle(self, tmp_path: Path, finished: Campaign, empty_database: Path) -> None:
         campaign = new_campaign(tmp_path / "stopped", finished.machine, empty_database)
 
