@@ -382,7 +382,7 @@ class _Campaign:
             table = determinism_table(comparison, arm=execution.name, against=self.reference.name)
             determinism = summarise_determinism(table)
             check_switch(execution, determinism)
-            warnings = refuted(execution, determinism)
+            warnings = refuted(execution, determinism) + self._several_processes(execution)
             if execution.kind == "floor":
                 self.floors[execution.name] = comparison
             if started.complete:
@@ -409,6 +409,12 @@ class _Campaign:
         )
         self.outcomes[execution.name] = outcome
         self.reporter.outcome(outcome)
+
+    def _several_processes(self, execution: Execution) -> tuple[str, ...]:
+        """One sentence when an interruption made a launch of several processes: it is no single launch then."""
+        known = self.store.processes(execution.capture_id)
+        count = len({known[name] for name in execution.windows if name in known})
+        return (f"launch {execution.name} is made of {count} processes",) if count > 1 else ()
 
     def _comparison_facts(self, execution: Execution) -> ComparisonFacts:
         arm = execution.arm

@@ -233,14 +233,6 @@ class TestFailures:
         ):
             campaign.run()
 
-    def test_a_refused_switch(self, tmp_path: Path, tiny_arms: Path, empty_database: Path) -> None:
-        """The engine takes no quantised V without flash attention; the others go on."""
-        changes = {**SOUND, "floors": [], "arms[3].settings": {"flash_attention": "off"}}
-        campaign = new_campaign(tmp_path / "switch", tiny_arms, empty_database, changes)
-        result = campaign.run()
-        (failed,) = result.failed
-        assert failed.execution.name == "kv-q4_0" and "flash attention" in str(failed.error)
-
 
 def machine_model(machine: Path, arm: str) -> Path:
     from drift_runs.machine import load_machine
@@ -278,6 +270,8 @@ class TestGoingOn:
         ]
         assert result.failed == () and tree(campaign.root) == tree(finished.root)
         assert len(set(store.processes(executions["q4_0"].capture_id).values())) == 2
+        assert outcome(result, "q4_0").warnings == ("launch q4_0 is made of 2 processes",)
+        assert outcome(result, "q8_0").warnings == ()
         assert len(set(store.processes(executions["f16"].capture_id).values())) == 1
 
     def test_a_store_that_fails_does_not_hide_what_came_first(

@@ -11,6 +11,7 @@ import streamlit as st
 from dashboard import data, state
 from dashboard.components.arm_table import arm_table, common_facets, csv_rows, ordered
 from dashboard.components.cells import figure_cell, table
+from dashboard.components.determinism import determinism_cells, determinism_csv, without_windows
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
 from dashboard.figures import FLIP, FLIP_STRICT, KL_MEAN, OVERVIEW, STRONG_RATE, Column, is_withheld, write_value
@@ -18,6 +19,7 @@ from dashboard.frame import Page, chip, control, open_page, positions_control
 from drift_runs.charts.flip_by_arm import flip_by_arm
 from drift_runs.charts.kl_by_arm import kl_by_arm
 from drift_runs.charts.palette import OUTLIER_LABELS, VERDICT_LABELS
+from drift_runs.measure.determinism import DeterminismSummary, summarise_determinism
 
 if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord
@@ -191,8 +193,9 @@ def _floors(page: Page) -> None:
         )
     )
     sets = page.view.outlier_sets
-    head = [tag("th", words, scope="col") for words in ("floor", "kind", "rows must be", "rows identical")]
+    head = [tag("th", words, scope="col") for words in ("floor", "kind", "rows must be")]
     head += [tag("th", "outliers", scope="col")] if len(sets) > 1 else []
+    head += [tag("th", words, scope="col") for words in ("rows identical", "windows identical", "largest difference")]
     columns = (FLIP, FLIP_STRICT, KL_MEAN)
     head += [
         tag("th", column.header, tag("span", column.spec, cls="dr-line dr-spec"), scope="col") for column in columns
@@ -200,17 +203,20 @@ def _floors(page: Page) -> None:
     head += [tag("th", "n", scope="col", cls="dr-right")]
     body, rows = [], []
     for arm in floors:
-        identical, total = _identical_rows(page, arm)
         for index, outliers in enumerate(sets):
+            found = determinism_of(page, arm, outliers)
             lead = [
                 tag("th", arm.arm, tag("span", arm.title, cls="dr-line dr-title"), scope="row", rowspan=len(sets)),
                 tag("td", arm.floor_kind, rowspan=len(sets)),
                 tag("td", arm.rows_expected, rowspan=len(sets)),
-                tag("td", f"{identical:,} of {total:,}", cls="dr-num", rowspan=len(sets)),
             ]
             mark = [tag("td", outliers)] if len(sets) > 1 else []
-            body.append(tag("tr", lead if index == 0 else [], mark, _floor_cells(page, arm, columns, outliers)))
-        rows += [{**row, "rows_identical": identical, "rows": total} for row in csv_rows(page, [arm], columns)]
+            cells = [mark, determinism_cells(arm.rows_expected, found), _floor_cells(page, arm, columns, outliers)]
+            body.append(tag("tr", lead if index == 0 else [], *cells))
+        rows += [
+            {**row, **determinism_csv(determinism_of(page, arm, row["outliers"]))}
+            for row in csv_rows(page, [arm], columns)
+        ]
     st.html(table("", head, body, label="Floors"))
     csv_button(rows, name=_file(page, "floors"), key="floors")
 
@@ -225,9 +231,11 @@ def _floor_cells(page: Page, arm: ArmRecord, columns: tuple[Column, ...], outlie
     return [*cells, tag("td", n, cls="dr-num dr-right")]
 
 
-def _identical_rows(page: Page, arm: ArmRecord) -> tuple[int, int]:
+def determinism_of(page: Page, arm: ArmRecord, outliers: str) -> DeterminismSummary:
+    """Whether two executions agree to the byte, over the windows of the chosen set."""
     found = data.determinism(page.uri, arm.run_id, arm.complete)
-    return sum(found["rows_identical"].to_pylist()), sum(found["rows"].to_pylist())
+    declared = [] if outliers == "with" else [window for window, _ in page.campaign.outliers]
+    return summarise_determinism(without_windows(found, declared))
 
 
 show()

@@ -132,17 +132,11 @@ _FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "llama_model_free": (None, [_VOID]),
     "llama_init_from_model": (_VOID, [_VOID, ContextParams]),
     "llama_free": (None, [_VOID]),
-    "llama_n_ctx": (c.c_uint32, [_VOID]),
-    "llama_n_batch": (c.c_uint32, [_VOID]),
     "llama_n_ubatch": (c.c_uint32, [_VOID]),
-    "llama_model_desc": (c.c_int32, [_VOID, c.c_char_p, c.c_size_t]),
     "llama_model_n_params": (c.c_uint64, [_VOID]),
-    "llama_model_n_ctx_train": (c.c_int32, [_VOID]),
     "llama_model_get_vocab": (_VOID, [_VOID]),
     "llama_model_chat_template": (c.c_char_p, [_VOID, c.c_char_p]),
     "llama_vocab_n_tokens": (c.c_int32, [_VOID]),
-    "llama_vocab_get_add_bos": (c.c_bool, [_VOID]),
-    "llama_vocab_bos": (c.c_int32, [_VOID]),
     "llama_vocab_is_eog": (c.c_bool, [_VOID, c.c_int32]),
     "llama_tokenize": (c.c_int32, [_VOID, c.c_char_p, c.c_int32, _TOKEN_P, c.c_int32, c.c_bool, c.c_bool]),
     "llama_token_to_piece": (c.c_int32, [_VOID, c.c_int32, c.c_char_p, c.c_int32, c.c_int32, c.c_bool]),
@@ -151,7 +145,6 @@ _FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "llama_decode": (c.c_int32, [_VOID, Batch]),
     "llama_get_logits": (c.POINTER(c.c_float), [_VOID]),
     "llama_get_logits_ith": (c.POINTER(c.c_float), [_VOID, c.c_int32]),
-    "llama_set_n_threads": (None, [_VOID, c.c_int32, c.c_int32]),
 }
 
 _KNOWN_CONTEXT_DEFAULTS = {

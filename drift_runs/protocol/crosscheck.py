@@ -248,6 +248,13 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
         if arm is None:
             problems.unknown((*loc, "arm"), "arm", floor.arm, arms)
             continue
+        if len(references) == 1 and arm.role != "reference":
+            problems.add(
+                (*loc, "arm"),
+                f"{shown(arm.name)} is not the reference",
+                expected="the reference: floors of candidates are not measured yet",
+            )
+            continue
         changed = floor.settings.model_fields_set if floor.settings else frozenset()
         if floor.kind in ("launch", "pass"):
             if changed:
@@ -269,6 +276,12 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
 
 
 def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
+    if arm.kv not in ("f32", "f16", "bf16") and arm.settings.flash_attention == "off":
+        problems.add(
+            (*loc, "settings", "flash_attention"),
+            f"a {arm.kv} V cache needs flash attention",
+            expected="'on' with a quantised KV cache",
+        )
     if arm.settings.micro_batch or arm.settings.batch:
         settings = _effective(arm.settings, capture)
         _batches(problems, (*loc, "settings", "micro_batch"), settings["micro_batch"], settings["batch"])

@@ -134,6 +134,14 @@ CASES = {
         {"floors[0].arm": "f-16"},
         r"floors\[0\]\.arm of 'f16-launch': unknown arm 'f-16'; .*did you mean 'f16'\?",
     ),
+    "floor of a candidate": (
+        {"floors[0].arm": "q8_0"},
+        r"floors\[0\]\.arm of 'f16-launch': 'q8_0' is not the reference; expected the reference",
+    ),
+    "quantised cache without flash attention": (
+        {"arms[3].settings": {"flash_attention": "off"}},
+        r"arms\[3\]\.settings\.flash_attention of 'kv-q4_0': a q4_0 V cache needs flash attention; expected 'on'",
+    ),
     "unknown window of a floor": (
         {"floors[0].windows": ["alpha-3"]},
         r"floors\[0\]\.windows\[0\] of 'f16-launch': unknown window 'alpha-3'; .*did you mean 'alpha-[12]'\?",

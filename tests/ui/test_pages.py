@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.components.determinism import determinism_cells
 from dashboard.figures import write_number
+from drift_runs.measure.determinism import DeterminismSummary
 from tests.ui.conftest import OpenApp
 from tests.ui.reading import Cells, arms, figure_text, markup, table_html
 from tests.ui.synthetic import ARMS, FLOORS, HOSTILE_TITLE, OUTLIER, OUTLIER_REASON, InventedStore, build_store
@@ -63,6 +65,33 @@ def test_roles_never_mix(open_app: OpenApp, invented_store: InventedStore) -> No
     floors = Cells(table_html(app, "Floors"))
     assert [text for _, cell, text in floors.cells if cell.get("scope") == "row"] == list(FLOORS)
     assert "2,810 of 2,810" in table_html(app, "Floors") and "0 of 2,810" in table_html(app, "Floors")
+
+
+def test_determinism_follows_the_outlier_switch(open_app: OpenApp, invented_store: InventedStore) -> None:
+    def rows(outliers: str) -> int:
+        return invented_store.figure("micro-batch", "kl.full", "mean", outliers)["n"]
+
+    both = table_html(open_app(invented_store.folder, v="1", outliers="both"), "Floors")
+    assert rows("without") < rows("with")
+    for outliers in ("with", "without"):
+        assert f"0 of {rows(outliers):,}" in both and f"{rows(outliers):,} of {rows(outliers):,}" in both
+    assert "determinism refuted" not in both
+
+
+def test_rows_that_had_to_be_identical_and_are_not_are_marked() -> None:
+    found = DeterminismSummary(
+        windows=2,
+        windows_identical=1,
+        rows=10,
+        rows_identical=9,
+        rows_unhashable=0,
+        max_abs_dlogit=0.25,
+        first_difference=("w2", 7),
+    )
+    cells = "".join(determinism_cells("identical", found))
+    assert "determinism refuted" in cells and "9 of 10" in cells and "1 of 2" in cells and "0.25" in cells
+    assert "first at w2, 7" in cells
+    assert "refuted" not in "".join(determinism_cells("report", found)), "a floor that may differ refutes nothing"
 
 
 def test_the_header_says_what_was_asked_and_what_to_mind(open_app: OpenApp, invented_store: InventedStore) -> None:
