@@ -15,6 +15,7 @@ Every file is written under a temporary name, flushed, and renamed. A file that 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -51,6 +52,13 @@ def comparison_id(reference_capture: str, candidate_capture: str) -> str:
     )
 
 
+def _way_out(error: OSError) -> str:
+    """What to do about a file that cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space"
+    return "put right what lies at this path, or name another folder with --store"
+
+
 def write_table(path: Path, table: pa.Table, wanted: pa.Schema) -> None:
     """Write one Parquet file atomically under an explicit schema; equal tables give equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +71,7 @@ def write_table(path: Path, table: pa.Table, wanted: pa.Schema) -> None:
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise StoreError(f"cannot be written: {error.strerror}", where=str(path), todo="free some space") from None
+        raise StoreError(f"cannot be written: {error.strerror}", where=str(path), todo=_way_out(error)) from None
 
 
 def read_table(path: Path, wanted: pa.Schema) -> pa.Table:
@@ -93,7 +101,7 @@ def _write_json(path: Path, content: object) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, canonical_json(content) + b"\n")
     except OSError as error:
-        raise StoreError(f"cannot be written: {error.strerror}", where=str(path), todo="free some space") from None
+        raise StoreError(f"cannot be written: {error.strerror}", where=str(path), todo=_way_out(error)) from None
 
 
 class Store:

@@ -56,6 +56,11 @@ def store(tmp_path: Path) -> Store:
 
 
 class TestOpening:
+    def test_a_file_where_a_folder_belongs(self, store: Store) -> None:
+        (store.root / "captures").write_text("")
+        with pytest.raises(StoreError, match=r"cannot be written: .*directory; put right what lies at this path"):
+            store.write_identity(store.capture_folder("c"), "capture.json", {})
+
     def test_a_folder_with_a_spill_of_its_own_is_left_alone(self, tmp_path: Path) -> None:
         mine = tmp_path / "spill" / "precious"
         mine.parent.mkdir()
