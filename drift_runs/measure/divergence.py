@@ -179,7 +179,8 @@ def _largest_difference(reference: SideBlock, candidate: SideBlock) -> NDArray[n
     """Largest |difference| of raw logits: float32[b]; NaN where it is not finite. Equal infinities do not differ."""
     with np.errstate(invalid="ignore", over="ignore"):
         difference = reference.logits - candidate.logits
-        largest = np.maximum(difference.max(axis=1), -difference.min(axis=1))
+        # Adding 0 turns -0, the negated minimum of equal rows, into 0.
+        largest = np.maximum(difference.max(axis=1), -difference.min(axis=1)) + np.float32(0)
         for row in np.flatnonzero(reference.usable & candidate.usable & ~(reference.finite & candidate.finite)):
             unequal = reference.logits[row] != candidate.logits[row]
             largest[row] = np.abs(difference[row][unequal]).max(initial=0)

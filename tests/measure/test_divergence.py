@@ -316,3 +316,9 @@ def test_stripes_find_the_same_entries_as_a_full_sort():
     found = summarise_rows(logits, ids([0] * 4), top_k=64, dictionary_size=20_011, positions=ids([1, 2, 3, 4]))
     for row in range(4):
         assert found.top_ids[row].tolist() == np.lexsort((np.arange(20_011), -logits[row]))[:64].tolist()
+
+
+def test_the_largest_difference_of_equal_rows_is_plus_zero() -> None:
+    logits = np.random.default_rng(3).standard_normal((2, 12)).astype(np.float32)
+    found = compare_rows(logits, logits.copy(), np.array([1, 2], dtype=np.int32), dictionary_size=12)
+    assert found.max_abs_dlogit.tolist() == [0, 0] and not np.signbit(found.max_abs_dlogit).any()
