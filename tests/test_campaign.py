@@ -274,6 +274,25 @@ class TestGoingOn:
         assert outcome(result, "q8_0").warnings == ()
         assert len(set(store.processes(executions["f16"].capture_id).values())) == 1
 
+    def test_a_weight_file_that_is_replaced_during_the_campaign_gives_no_rows(
+        self, tmp_path: Path, finished: Campaign, empty_database: Path
+    ) -> None:
+        arms = tmp_path / "arms"
+        shutil.copytree(finished.machine.parent, arms)
+        campaign = new_campaign(tmp_path / "swapped", arms / finished.machine.name, empty_database, TWO_ARMS)
+
+        class Swapping(Reporter):
+            def planned(self, executions, tokens_left: int) -> None:
+                other = (arms / "q4_0.gguf").read_bytes()[::-1][:64]
+                with (arms / "q4_0.gguf").open("r+b") as file:
+                    file.seek(-64, 2)
+                    file.write(other)
+
+        (failed,) = campaign.run(reporter=Swapping()).failed
+        assert isinstance(failed.error, ModelFileError)
+        assert "the weight file changed after its digest was taken" in failed.error.line()
+        assert not campaign.store.rows_file(failed.execution.capture_id, "beta").exists()
+
     def test_a_store_that_fails_does_not_hide_what_came_first(
         self, tmp_path: Path, finished: Campaign, empty_database: Path
     ) -> None:

@@ -85,6 +85,7 @@ def run_launch(store: Store, loaded: LoadedProtocol, reference: Execution, steps
         "process": uuid.uuid4().hex[:12],
         "arm": first.name,
         "model": str(first.weights.path),
+        "stamp": list(first.weights.stamp),
         "settings": asdict(first.settings),
         "dictionary": loaded.protocol.dictionary.model_dump(),
         "top_k": loaded.protocol.capture.top_k,

@@ -96,6 +96,7 @@ def _send(events: TextIO, **event: Any) -> None:
 
 def _work(job: dict[str, Any], events: TextIO) -> None:
     started = time.perf_counter()
+    _check_unchanged(job)
     engine = _open(job)
     table = engine.token_bytes()[: job["dictionary"]["size"]]
     found = dictionary_sha256(table)
@@ -115,6 +116,21 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     _send(events, event="done", peak_bytes=peak if sys.platform == "darwin" else peak * 1024)
     engine.close()
+
+
+def _check_unchanged(job: dict[str, Any]) -> None:
+    """The identity of these rows names the digest of a file: it must still be that file."""
+    from drift_runs.weights.gguf_file import file_stamp
+
+    path = Path(job["model"])
+    # A file that is gone is for the engine to name, or is still open.
+    if path.exists() and list(file_stamp(path)) != job["stamp"]:
+        raise ModelFileError(
+            "the weight file changed after its digest was taken",
+            where=job["model"],
+            expected="the file of the start",
+            todo="leave it alone while a campaign runs, and run again",
+        )
 
 
 def _open(job: dict[str, Any]) -> Engine:
@@ -144,6 +160,7 @@ def _step(engine: Engine, store: Store, job: dict[str, Any], step: dict[str, Any
     threads = min(job["settings"]["threads"], os.cpu_count() or 1)
     scored = score_window(engine, task, reference=reference, spill=spill, analysis_threads=threads)
     before = time.perf_counter()
+    _check_unchanged(job)
     target = store.rows_file(step["capture"], name)
     kept = target.is_file()
     if kept and _changed(target, scored):

@@ -20,6 +20,8 @@ class WeightsFile:
     size_bytes: int
     types: tuple[tuple[str, int], ...]
     """(tensor type in lower case, number of weights), most weights first."""
+    stamp: tuple[int, ...]
+    """:func:`file_stamp` when the digest was taken."""
 
     @property
     def dominant(self) -> str:
@@ -31,6 +33,12 @@ class WeightsFile:
         """For example ``q4_0 79%, q8_0 21%``; types under half a percent are left out."""
         total = sum(count for _, count in self.types)
         return ", ".join(f"{name} {count / total:.0%}" for name, count in self.types if count / total >= 0.005)
+
+
+def file_stamp(path: Path) -> tuple[int, ...]:
+    """Size, time of change and number of a file: equal as long as nobody wrote or replaced it."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def inspect(path: Path) -> WeightsFile:
@@ -57,6 +65,7 @@ def _inspected(path: Path) -> WeightsFile:
         raise ModelFileError(
             "no such file", where=str(path), expected="a GGUF model", todo="correct the path in drift.toml"
         )
+    stamp = file_stamp(path)
     table = tensor_table(path)
     counts: Counter[str] = Counter()
     for entry in table:
@@ -70,7 +79,7 @@ def _inspected(path: Path) -> WeightsFile:
             todo="fetch or make it again",
         )
     types = tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    return WeightsFile(path=path, sha256=file_sha256(path), size_bytes=size, types=types)
+    return WeightsFile(path=path, sha256=file_sha256(path), size_bytes=size, types=types, stamp=stamp)
 
 
 def open_reader(path: Path):

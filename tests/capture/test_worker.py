@@ -161,6 +161,7 @@ def endless_job(campaign: Campaign) -> dict:
         "process": "endless",
         "arm": "f16",
         "model": str(reference.weights.path),
+        "stamp": list(reference.weights.stamp),
         "settings": asdict(reference.settings),
         "dictionary": loaded.protocol.dictionary.model_dump(),
         "top_k": 8,
@@ -176,7 +177,9 @@ def test_an_error_crosses_the_process_as_what_it_was(campaign: Campaign, tmp_pat
     moved.write_bytes(weights.path.read_bytes()[:5000])
     from dataclasses import replace
 
-    cut = replace(executions["f16"], weights=replace(weights, path=moved))
+    from drift_runs.weights.gguf_file import file_stamp
+
+    cut = replace(executions["f16"], weights=replace(weights, path=moved, stamp=file_stamp(moved)))
     step = Step(execution=cut, window="beta", compare=False, spill=False)
     with pytest.raises(ModelFileError) as caught:
         list(run_launch(campaign.store, load_protocol(campaign.protocol), cut, [step]))
