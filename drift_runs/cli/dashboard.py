@@ -116,6 +116,8 @@ def environment_for(store: str | None, tracking_uri: str | None) -> Mapping[str,
 def refuse_taken_port(address: str, port: int) -> None:
     if not 1 <= port <= 65535:
         raise ConfigError(f"{port} is no port", where="option --port", expected="1 to 65535")
+    if not address:  # the system would take it for every address
+        raise ConfigError("the address is empty", where="option --address", expected="for example 127.0.0.1")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -66,6 +66,11 @@ def test_a_number_that_is_no_port_is_refused(port: int) -> None:
         dashboard.refuse_taken_port("127.0.0.1", port)
 
 
+def test_an_empty_address_is_not_taken_for_every_address() -> None:
+    with pytest.raises(ConfigError, match="option --address: the address is empty"):
+        dashboard.refuse_taken_port("", 8501)
+
+
 def test_a_store_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--store"):
         dashboard.environment_for(str(tmp_path / "none"), None)
