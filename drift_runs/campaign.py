@@ -180,7 +180,13 @@ class _Campaign:
         self._write_plan()
         parts = groups(self.loaded, self.request.spill_bytes)
         left = sum(self._tokens(pending(self.store, self.executions, group)) for group in parts)
+        again = [name for group in parts for name in self._taken_again(group)]
         self.reporter.planned(self.executions, left)
+        if again:
+            self.reporter.note(
+                f"{len(again)} windows of the reference are evaluated again: its full rows are never kept, and what is "
+                "left must be compared with them"
+            )
         try:
             self._check_room(parts)
             for number, group in enumerate(parts):
@@ -260,6 +266,15 @@ class _Campaign:
         write_plan(
             self.store, self.loaded.protocol_sha256, campaign_key(self.executions), run_id=self.run_id, captures=entries
         )
+
+    def _taken_again(self, group: Sequence[str]) -> list[str]:
+        """Windows of the reference that are whole on disk and needed once more."""
+        return [
+            step.window
+            for launch in pending(self.store, self.executions, group)
+            for step in launch.steps
+            if step.spill and self.store.rows_file(self.reference.capture_id, step.window).is_file()
+        ]
 
     def _tokens(self, launches: Sequence[Launch]) -> int:
         return sum(

@@ -8,6 +8,18 @@ from drift_runs.charts import palette
 from drift_runs.measure.figures import Figure
 
 
+def named_share(figure: Figure) -> str:
+    """The share of resamples that name the same range, and the most that it can be.
+
+    A range lies in one cluster, and a resample of g clusters draws a given one with probability 1 - (1 - 1/g)^g: a
+    range that always leads reaches that and no more.
+    """
+    share = f"{figure.named_share:.0%}"
+    if not figure.clusters:
+        return share
+    return f"{share} (at most {1 - (1 - 1 / figure.clusters) ** figure.clusters:.0%})"
+
+
 def verdict_chip(figure: Figure) -> Html | None:
     """The verdict as a mark with a shape and words; None when the figure has none."""
     if not figure.verdict:
@@ -34,7 +46,7 @@ def figure_cell(figure: Figure | None, column: Column, *, beside: Figure | None 
     ]
     if figure.named:
         lines.append(tag("span", tag("b", figure.named), cls="dr-line dr-small dr-wrap"))
-        share = "" if figure.named_share is None else f", {figure.named_share:.0%} name it"
+        share = "" if figure.named_share is None else f", {named_share(figure)} name it"
         lines.append(_small(f"n {figure.n:,}{share}", "share of resamples that name the same range", plain=False))
     interval = write_interval(figure, column.unit)
     if interval:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard import state
 from dashboard.components.arm_table import figure_fields, ordered
-from dashboard.components.cells import figure_cell, header_cell, table
+from dashboard.components.cells import figure_cell, header_cell, named_share, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
 from dashboard.figures import FLIP, KL_MEAN, KL_P95, RANGE_METRICS, WORST, is_withheld, write_number, write_value
@@ -242,7 +242,7 @@ def _worst(page: Page, arm: str) -> None:
         if is_withheld(figure):
             said: list[object] = ["withheld: ", figure.reason]
         else:
-            share = "" if figure.named_share is None else f", the same range in {figure.named_share:.0%} of resamples"
+            share = "" if figure.named_share is None else f", the same range in {named_share(figure)} of resamples"
             floor = "" if figure.floor_value is None else f"; the floor's largest is {_nats(figure.floor_value)}"
             value = f", kl.full p95 {write_value(figure, 'nats')} nats, n {figure.n:,}"
             said = [tag("b", figure.named), value, share, floor]
