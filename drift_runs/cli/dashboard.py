@@ -46,8 +46,11 @@ def run(args: argparse.Namespace) -> int:
     url = f"http://{shown_host(args.address)}:{args.port}"
     if args.address not in LOOPBACK:
         print(f"drift: note: {args.address} can be reached by other machines, without a password", file=sys.stderr)
-    # A plain kill is a close as well: without this the server would outlive its command and keep the port.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A plain kill and a closed terminal are a close as well: else the server would outlive its command and keep the
+    # port. Under nohup, which ignores the latter, it goes on.
+    for closing in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(closing) is not signal.SIG_IGN:
+            signal.signal(closing, signal.default_int_handler)
     process = subprocess.Popen(
         command_for(args.address, args.port), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )

@@ -24,7 +24,9 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "kill"])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "kill", "closed-terminal"]
+)
 def test_it_serves_this_machine_and_ends_with_its_server(how: signal.Signals, tmp_path: Path) -> None:
     port = free_port()
     store = tmp_path / "store"
