@@ -17,6 +17,7 @@ Loc = tuple[str | int, ...]
 """Keys and array indices from the top of a file to a value."""
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _SHOWN_CHARACTERS = 60
 
 
@@ -106,7 +107,11 @@ def raise_first(errors: Sequence[ProtocolError]) -> typing.NoReturn:
 
 
 def check_values(problems: Problems, value: Any, loc: Loc = ()) -> None:
-    """Refuse what parses but has no canonical JSON: NaN, infinity, dates, whole numbers beyond 64 bits."""
+    """Refuse what parses and yet has no place in a protocol.
+
+    No canonical JSON: NaN, infinity, dates, whole numbers beyond 64 bits. Not to be shown or logged: control characters
+    other than tab and line ends.
+    """
     if isinstance(value, dict):
         for key, item in value.items():
             check_values(problems, item, (*loc, key))
@@ -119,7 +124,10 @@ def check_values(problems: Problems, value: Any, loc: Loc = ()) -> None:
     elif isinstance(value, int):
         if not -(2**63) <= value < 2**63:
             problems.add(loc, "the number does not fit into 64 bits", expected="a 64-bit whole number")
-    elif not isinstance(value, str) and value is not None:
+    elif isinstance(value, str):
+        if found := _CONTROL.search(value):
+            problems.add(loc, f"the text holds the control character U+{ord(found[0]):04X}", expected="plain text")
+    elif value is not None:
         problems.add(loc, f"a date or time ({value}) has no place here", expected="text, a number or true/false")
 
 

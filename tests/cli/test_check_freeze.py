@@ -54,7 +54,7 @@ def test_check_says_what_a_protocol_holds():
 
 def test_texts_of_a_protocol_cannot_steer_the_terminal(tmp_path):
     # JSON's escapes are TOML's.
-    steering = "T\x1b[2J\x07\x9b31m\u202e\ndrift: error: forged"
+    steering = "T\x9b31m\u202e\ndrift: error: forged"
     path = copy_tiny(tmp_path)
     text = path.read_text(encoding="utf-8")
     for old in ('"Tiny"', '"The weights are made up."', '"It repeats one letter, which no real text does."'):
@@ -64,8 +64,13 @@ def test_texts_of_a_protocol_cannot_steer_the_terminal(tmp_path):
     for command in (("check",), ("plan", "--no-probe")):
         result = drift(*command, path)
         assert result.returncode == 0
-        assert r"T\x1b[2J\x07\x9b31m\u202e drift: error: forged" in result.stdout
+        assert r"T\x9b31m\u202e drift: error: forged" in result.stdout
         assert not set(result.stdout + result.stderr) & set("\x1b\x07\x9b\u202e")
+
+
+def test_a_control_character_is_refused_before_it_is_frozen(tmp_path):
+    path = copy_tiny(tmp_path, {"title": "T\x1b[2J"})
+    assert_one_error(drift("freeze", path), "title: the text holds the control character U+001B")
 
 
 def test_an_error_cannot_steer_the_terminal():
