@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from drift_runs import __version__
 from drift_runs.capture.execution import Execution, plan_executions
-from drift_runs.capture.group import DEFAULT_SPILL_BYTES, Launch, forget, groups, pending
+from drift_runs.capture.group import DEFAULT_SPILL_BYTES, Launch, evaluated_tokens, forget, groups, pending
 from drift_runs.capture.process import Event, Finished, Opened, ReferenceChanged, WindowDone, run_launch
 from drift_runs.engines.base import EngineIdentity
 from drift_runs.errors import ConfigError, DriftError, EngineError, SameRows, StoreError
@@ -277,9 +277,7 @@ class _Campaign:
         ]
 
     def _tokens(self, launches: Sequence[Launch]) -> int:
-        return sum(
-            self.loaded.protocol.window(step.window).scored[-1][1] - 1 for launch in launches for step in launch.steps
-        )
+        return sum(evaluated_tokens(self.loaded, step.window) for launch in launches for step in launch.steps)
 
     def _check_room(self, parts: Sequence[Sequence[str]]) -> None:
         from drift_runs.capture.group import full_row_bytes, scored_count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -107,11 +108,10 @@ def run_launch(store: Store, loaded: LoadedProtocol, reference: Execution, steps
         try:
             finished = False
             assert process.stdin is not None and process.stdout is not None
-            try:
+            # A pipe that is broken already means that it died at once: its exit code, below, says how.
+            with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(job) + "\n")
                 process.stdin.flush()  # and stays open: its end is how the process learns that we died
-            except BrokenPipeError:
-                pass  # it died at once; the exit code below says how
             for line in process.stdout:
                 event = json.loads(line)
                 if event["event"] == "error":
