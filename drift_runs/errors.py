@@ -7,6 +7,7 @@
       StoreError                      2  a store that cannot be read or written as asked
         StoreBusy                     2  another campaign holds the store
       NotComparable                   2  two figures that must not be set against each other
+      ImportFileError                 2  a file of another tool that cannot be read or trusted
       FetchError                      2  a model could not be fetched
       Inconclusive                    3  measured, and the data do not decide
       NotMeasured                     4  a figure that was asked for does not exist
@@ -94,6 +95,10 @@ class StoreBusy(StoreError):
 
 class NotComparable(DriftError):
     """Two figures that must not be set against each other."""
+
+
+class ImportFileError(DriftError):
+    """A file of another tool cannot be read, is cut short, or says something that cannot be trusted."""
 
 
 class FetchError(DriftError):

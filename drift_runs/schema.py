@@ -24,7 +24,7 @@ def version_of(schema: pa.Schema) -> str:
 
 
 ROWS = _schema(
-    "drift.rows/1",
+    "drift.rows/2",
     [
         ("window", pa.dictionary(pa.int16(), pa.string()), False),
         ("position", pa.int32(), False),
@@ -34,6 +34,8 @@ ROWS = _schema(
         ("rank", pa.int32(), True),  # 1 is the best token
         ("top_ids", pa.list_(pa.int32()), False),  # by (-logprob, id)
         ("top_logprobs", pa.list_(pa.float32()), False),
+        ("wanted_ids", pa.list_(pa.int32()), True),  # ids that were asked for beside the top K, ascending
+        ("wanted_logprobs", pa.list_(pa.float32()), True),
         ("tail_logprob", pa.float64(), True),  # log mass outside the top K
         ("padding_mass", pa.float64(), True),  # probability on columns beyond the dictionary
         ("tie_count", pa.int32(), False),  # tokens that share the best logit
@@ -47,17 +49,28 @@ ROWS = _schema(
 """One row a scored position of one arm, launch, pass and window."""
 
 COMPARISON = _schema(
-    "drift.comparison/1",
+    "drift.comparison/2",
     [
         ("window", pa.dictionary(pa.int16(), pa.string()), False),
         ("position", pa.int32(), False),
         ("role", pa.dictionary(pa.int8(), pa.string()), False),
-        ("token", pa.int32(), False),
-        ("kl_full_nats", pa.float64(), True),  # null when not finite: see flags
+        ("token", pa.int32(), True),  # null where a source does not say
+        ("kl_full_nats", pa.float64(), True),  # null when not finite or not measured: see flags
+        ("js_full_nats", pa.float64(), True),
+        ("top_k", pa.int32(), True),  # K of the kl_topk columns and of the top-K entropies
+        ("kl_topk_tail_nats", pa.float64(), True),
+        ("kl_topk_shared_nats", pa.float64(), True),
+        ("kl_topk_lower_nats", pa.float64(), True),
+        ("kl_topk_floor_nats", pa.float64(), True),
+        ("shared_support", pa.int32(), True),  # tokens in both top-K lists
+        ("reference_mass_outside", pa.float64(), True),  # reference's mass outside the shared tokens
+        ("missed", pa.int32(), True),  # of the reference's K, not among the candidate's K
         ("flip", pa.bool_(), True),
         ("flip_strict", pa.bool_(), True),
-        ("reference_top", pa.int32(), False),
-        ("candidate_top", pa.int32(), False),
+        ("flip_text", pa.bool_(), True),  # argmax Q differs from the text's own token
+        ("swap", pa.bool_(), True),  # the two best tokens change places
+        ("reference_top", pa.int32(), True),
+        ("candidate_top", pa.int32(), True),
         ("reference_p1", pa.float64(), True),
         ("reference_margin", pa.float64(), True),  # p1 - p2
         ("candidate_p1", pa.float64(), True),
@@ -66,23 +79,33 @@ COMPARISON = _schema(
         ("reference_nll_nats", pa.float64(), True),  # of the actual token
         ("candidate_nll_nats", pa.float64(), True),
         ("dp", pa.float64(), True),  # Q(actual) - P(actual)
-        ("reference_entropy_nats", pa.float64(), True),
+        ("reference_rank", pa.int32(), True),  # of the actual token; 1 is the best
+        ("candidate_rank", pa.int32(), True),
+        ("reference_entropy_nats", pa.float64(), True),  # over the dictionary
         ("candidate_entropy_nats", pa.float64(), True),
+        ("reference_entropy_topk_nats", pa.float64(), True),  # K entries plus one tail bucket
+        ("candidate_entropy_topk_nats", pa.float64(), True),
+        ("reference_padding_mass", pa.float64(), True),
+        ("candidate_padding_mass", pa.float64(), True),
+        ("copy", pa.bool_(), True),  # completes an n-gram that ended long before; null where the text is not known
+        ("literal", pa.bool_(), True),  # lies in a literal that occurs earlier in the stream
         ("max_abs_dlogit", pa.float32(), True),  # largest |difference| of raw logits
-        ("row_identical", pa.bool_(), True),  # row.full hashes equal; null when either is unhashable
+        ("max_abs_dlogprob", pa.float32(), True),  # of log-probabilities of shared tokens, where logits are not known
+        ("row_identical", pa.bool_(), True),  # row hashes equal; null when either is unhashable
+        ("row_hash", pa.dictionary(pa.int8(), pa.string()), True),  # which hash that was: row.full, row.top@20
         ("flags", pa.int32(), False),
     ],
 )
 """One row a scored position of a candidate against the reference: primary evidence, every figure is made from it."""
 
 FIGURES = _schema(
-    "drift.figures/1",
+    "drift.figures/2",
     [
         ("arm", pa.string(), False),
-        ("scope_kind", pa.string(), False),  # all, panel, kind, range, window, history, band
+        ("scope_kind", pa.string(), False),  # see measure.scopes.SCOPE_KINDS
         ("scope", pa.string(), False),  # its name; "all" for scope_kind all
         ("outliers", pa.string(), False),  # with, without, only
-        ("spec", pa.string(), False),  # spec id of METRICS: kl.full, flip, flip.strict, dnll, ...
+        ("spec", pa.string(), False),  # spec id with its K: kl.full, kl.topk-shared@20, flip, dnll, ...
         ("statistic", pa.string(), False),  # mean, p95, rate, count, tail_share, worst_range.p95, ...
         ("value", pa.float64(), True),  # null: withheld or not measured, reason says why
         ("n", pa.int64(), False),  # positions used
@@ -93,11 +116,17 @@ FIGURES = _schema(
         ("low", pa.float64(), True),
         ("high", pa.float64(), True),
         ("interval", pa.string(), False),  # method, confidence and unit; empty when there is none
+        ("standard_error", pa.float64(), True),  # clustered
+        ("bca_low", pa.float64(), True),  # bias-corrected and accelerated interval of the same resamples
+        ("bca_high", pa.float64(), True),
+        ("t_low", pa.float64(), True),  # Student's t on the log of cluster means, where there are few clusters
+        ("t_high", pa.float64(), True),
         ("clusters", pa.int64(), True),
         ("named", pa.string(), False),  # the range that a worst-range statistic names
         ("named_share", pa.float64(), True),  # share of resamples that name the same range
         ("floor", pa.string(), False),  # name of the floor that stands beside it; empty when none
         ("floor_value", pa.float64(), True),  # the same statistic of the floor
+        ("borrowed", pa.bool_(), False),  # the floor is one of another reference: shown, and no verdict
         ("verdict", pa.string(), False),  # above, within, inconclusive; empty when none is given
         ("verdict_reason", pa.string(), False),
     ],
@@ -105,7 +134,7 @@ FIGURES = _schema(
 """One row a figure: long form, so that a new statistic is a new row and not a new column."""
 
 DETERMINISM = _schema(
-    "drift.determinism/1",
+    "drift.determinism/2",
     [
         ("arm", pa.string(), False),  # name of the floor or candidate
         ("against", pa.string(), False),
@@ -114,11 +143,141 @@ DETERMINISM = _schema(
         ("rows_identical", pa.int64(), False),
         ("rows_unhashable", pa.int64(), False),
         ("window_identical", pa.bool_(), False),
+        ("row_hash", pa.string(), False),  # row.full, or row.top@K
         ("max_abs_dlogit", pa.float64(), True),
+        ("max_abs_dlogprob", pa.float64(), True),
         ("first_difference", pa.int64(), True),  # position; null when identical
     ],
 )
 """One row a window: do two executions agree to the byte."""
+
+
+LISTED = _schema(
+    "drift.listed/1",
+    [
+        ("arm", pa.string(), False),
+        ("list", pa.string(), False),  # strong_overturn, dnll, kl, support_collapse
+        ("place", pa.int32(), False),  # 1 is the first of its list
+        ("window", pa.string(), False),
+        ("position", pa.int32(), False),
+        ("role", pa.string(), False),
+        ("range", pa.string(), False),  # empty outside every range
+        ("outlier", pa.bool_(), False),  # the window is declared as an outlier
+        ("token", pa.int32(), True),
+        ("token_text", pa.string(), True),  # null where the dictionary is not known
+        ("reference_top", pa.int32(), True),
+        ("reference_text", pa.string(), True),
+        ("candidate_top", pa.int32(), True),
+        ("candidate_text", pa.string(), True),
+        ("reference_p1", pa.float64(), True),
+        ("candidate_p1", pa.float64(), True),
+        ("q_of_reference_top", pa.float64(), True),
+        ("spec", pa.string(), False),  # of the divergence in this row
+        ("divergence_nats", pa.float64(), True),
+        ("dnll_nats", pa.float64(), True),
+        ("flip", pa.bool_(), True),
+        ("confident", pa.bool_(), True),  # either side gave the actual token more than marks.confident_above
+        ("copy", pa.bool_(), True),
+        ("literal", pa.bool_(), True),
+        ("before", pa.string(), True),  # the end of the text before the position
+        ("after", pa.string(), True),
+        ("of", pa.int64(), False),  # how many rows the whole list would have
+    ],
+)
+"""The positions of an arm that a person should read, worst first, each list cut after a number of rows."""
+
+PAIRS = _schema(
+    "drift.pairs/1",
+    [
+        ("left", pa.string(), False),
+        ("right", pa.string(), False),
+        ("scope_kind", pa.string(), False),
+        ("scope", pa.string(), False),
+        ("outliers", pa.string(), False),
+        ("spec", pa.string(), False),
+        ("statistic", pa.string(), False),  # mean, rate
+        ("left_value", pa.float64(), True),
+        ("right_value", pa.float64(), True),
+        ("difference", pa.float64(), True),  # left minus right on the positions that both have
+        ("n", pa.int64(), False),
+        ("excluded", pa.int64(), False),
+        ("low", pa.float64(), True),
+        ("high", pa.float64(), True),
+        ("interval", pa.string(), False),
+        ("bca_low", pa.float64(), True),
+        ("bca_high", pa.float64(), True),
+        ("standard_error", pa.float64(), True),
+        ("clusters", pa.int64(), True),
+        ("p_sign_flip", pa.float64(), True),  # cluster sign-flip permutation, two-sided: this one decides
+        ("sign_flip", pa.string(), False),  # exact or sampled, and of how many clusters
+        ("left_only", pa.int64(), True),  # positions where only the left arm flips
+        ("right_only", pa.int64(), True),
+        ("p_mcnemar", pa.float64(), True),  # exact, positions independent
+        ("windows", pa.int64(), True),
+        ("windows_left_above", pa.int64(), True),
+        ("reason", pa.string(), False),  # why a value is absent or must not be used; empty when nothing
+    ],
+)
+"""Two candidates against each other on the same positions of the same reference."""
+
+AGREEMENT = _schema(
+    "drift.agreement/1",
+    [
+        ("left", pa.string(), False),  # spec/statistic
+        ("right", pa.string(), False),
+        ("outliers", pa.string(), False),
+        ("tau", pa.float64(), True),  # Kendall's tau-b of the arms' order
+        ("arms", pa.int64(), False),
+        ("concordant", pa.int64(), False),
+        ("discordant", pa.int64(), False),
+        ("tied", pa.int64(), False),
+        ("reason", pa.string(), False),
+    ],
+)
+"""Do two figures put the arms in the same order?"""
+
+PROPOSALS = _schema(
+    "drift.proposals/1",
+    [
+        ("window", pa.string(), False),
+        ("rule", pa.string(), False),  # floor_multiple, volatile_rows
+        ("floor", pa.string(), False),
+        ("spec", pa.string(), False),
+        ("value", pa.float64(), False),
+        ("others_median", pa.float64(), True),
+        ("threshold", pa.float64(), False),
+        ("declared", pa.bool_(), False),  # the protocol declares the window already
+        ("post_hoc", pa.bool_(), False),  # made after results: changes no figure of the protocol
+        ("reason", pa.string(), False),
+    ],
+)
+"""Windows that a rule of the protocol would report separately."""
+
+CONTEXTS = _schema(
+    "drift.contexts/1",
+    [
+        ("context", pa.string(), False),
+        ("cluster", pa.string(), False),
+        ("group", pa.string(), False),  # stratum; empty when there is none
+        ("positions", pa.int64(), False),
+        ("mean_nats", pa.float64(), True),
+        ("median_nats", pa.float64(), True),
+        ("top1_agreement", pa.float64(), True),
+    ],
+)
+"""Means of a divergence by context, where the positions themselves are not known."""
+
+ROLLOUTS = _schema(
+    "drift.rollouts/1",
+    [
+        ("prompt", pa.string(), False),  # its name or text
+        ("run", pa.int32(), False),  # repeats count from 0
+        ("tokens", pa.list_(pa.string()), False),
+        ("token_ids", pa.list_(pa.int32()), True),  # null where the source gives texts alone
+        ("logprobs", pa.list_(pa.float64()), True),
+    ],
+)
+"""Free-running continuations of one arm."""
 
 
 class RowFlag:
@@ -131,3 +290,39 @@ class RowFlag:
     NONFINITE = 16  # a logit was NaN or plus infinity, or all were minus infinity
     REFERENCE_TIED = 32  # more than one best token in the reference
     CANDIDATE_TIED = 64
+    SUPPORT_COLLAPSE = 128  # fewer than two shared tokens: kl.topk-shared is null
+    TAIL_FLOORED = 256  # the candidate's tail came out as nothing and was floored
+    TEXT_AMBIGUOUS = 512  # entries were keyed by text, and some may have fallen together
+    SENTINEL = 1024  # a log-probability that stands for "not known" was read: left out
+
+
+_OLDER: dict[str, tuple[str, ...]] = {
+    "drift.rows/2": ("drift.rows/1",),
+    "drift.comparison/2": ("drift.comparison/1",),
+    "drift.figures/2": ("drift.figures/1",),
+    "drift.determinism/2": ("drift.determinism/1",),
+}
+"""Versions that differ from the newest by columns that it has in addition."""
+
+_FILLED: dict[tuple[str, str], object] = {
+    ("drift.figures/2", "borrowed"): False,
+    ("drift.determinism/2", "row_hash"): "row.full",
+}
+"""What an older file means where the newest version has a column that is never null."""
+
+
+def upgraded(table: pa.Table, wanted: pa.Schema) -> pa.Table | None:
+    """A table of an older version with the columns of ``wanted``, nulls where it never had them; None for another."""
+    version = version_of(wanted)
+    if version_of(table.schema) not in _OLDER.get(version, ()):
+        return None
+    columns = {}
+    for field in wanted:
+        if field.name in table.column_names:
+            columns[field.name] = table[field.name].cast(field.type)
+        elif field.nullable:
+            columns[field.name] = pa.nulls(table.num_rows, field.type)
+        else:
+            filled = pa.scalar(_FILLED[version, field.name], field.type)
+            columns[field.name] = pa.repeat(filled, table.num_rows)
+    return pa.table(columns, schema=wanted)

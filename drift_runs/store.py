@@ -85,6 +85,8 @@ def read_table(path: Path, wanted: pa.Schema) -> pa.Table:
             where=str(path),
             todo="remove the file and run again: only its window is taken anew",
         ) from None
+    if (newer := schema.upgraded(table, wanted)) is not None:
+        return newer
     found = schema.version_of(table.schema)
     if found != schema.version_of(wanted):
         raise StoreError(

@@ -140,7 +140,7 @@ class TestTables:
         write_table(tmp_path / "two.parquet", table().combine_chunks(), schema.ROWS)
         assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
         found = read_table(tmp_path / "one.parquet", schema.ROWS)
-        assert found.schema.equals(schema.ROWS) and schema.version_of(found.schema) == "drift.rows/1"
+        assert found.schema.equals(schema.ROWS) and schema.version_of(found.schema) == "drift.rows/2"
         assert found.to_pylist() == table().to_pylist()
         assert {path.name for path in tmp_path.iterdir()} == {"one.parquet", "two.parquet"}
 
@@ -172,9 +172,9 @@ class TestTables:
             read_table(tmp_path / "none.parquet", schema.ROWS)
 
     def test_another_schema_version_is_refused(self, tmp_path: Path) -> None:
-        newer = schema.ROWS.with_metadata({schema.VERSION_KEY: b"drift.rows/2"})
+        newer = schema.ROWS.with_metadata({schema.VERSION_KEY: b"drift.rows/3"})
         write_table(tmp_path / "a.parquet", table().cast(newer), newer)
-        with pytest.raises(StoreError, match=r"schema drift.rows/2; expected drift.rows/1"):
+        with pytest.raises(StoreError, match=r"schema drift.rows/3; expected drift.rows/2"):
             read_table(tmp_path / "a.parquet", schema.ROWS)
 
     @pytest.mark.parametrize("content", ["{", "[1, 2]", "3"])

@@ -133,9 +133,8 @@ def score_window(
     comparison = None
     if reference is not None:
         same = rows_identical(reference.row_full, hashes)
-        comparison = _table(
-            task, [part.arrays() for part in comparison_parts], {"row_identical": same}, schema.COMPARISON
-        )
+        extra = {"row_identical": same, "row_hash": pa.array(["row.full"] * count).dictionary_encode()}
+        comparison = _table(task, [part.arrays() for part in comparison_parts], extra, schema.COMPARISON)
     own_s = time.perf_counter() - started - engine_s
     return ScoredWindow(rows=rows, comparison=comparison, engine_s=engine_s, own_s=own_s)
 
@@ -202,15 +201,16 @@ def _table(
     task: WindowTask, parts: list[dict[str, pa.Array]], extra: dict[str, pa.Array], wanted: pa.Schema
 ) -> pa.Table:
     count = len(task.positions)
-    columns: dict[str, object] = {
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
         "window": pa.array([task.window] * count).dictionary_encode(),
         "position": pa.array(task.positions, type=pa.int32()),
         "role": pa.array([task.role] * count).dictionary_encode(),
         "token": pa.array(task.tokens[task.positions], type=pa.int32()),
         **extra,
     }
-    for name in wanted.names:
-        if name not in columns:
-            columns[name] = pa.chunked_array([part[name] for part in parts], type=wanted.field(name).type)
+    for field in wanted:
+        if field.name not in columns and all(field.name in part for part in parts):
+            columns[field.name] = pa.chunked_array([part[field.name] for part in parts], type=field.type)
+        columns.setdefault(field.name, pa.nulls(count, field.type))
     table = pa.table({name: columns[name] for name in wanted.names})
     return table.cast(wanted).combine_chunks()

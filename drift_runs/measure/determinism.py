@@ -117,6 +117,10 @@ class DeterminismSummary:
     """NaN or infinity on either side: counted as not identical."""
     max_abs_dlogit: float | None
     """Largest |difference| of raw logits over finite rows; None when there is none."""
+    max_abs_dlogprob: float | None
+    """The same of log-probabilities, where raw logits are not known."""
+    row_hash: str
+    """Which hash decided: ``row.full`` or ``row.top@K``."""
     first_difference: tuple[str, int] | None
     """(window, position) of the first row that is not identical; None when all are."""
 
@@ -135,11 +139,12 @@ def determinism_table(comparison: pa.Table, *, arm: str, against: str) -> pa.Tab
     same = pc.fill_null(identical, False).to_numpy(zero_copy_only=False).astype(bool)
     hashed = identical.is_valid().to_numpy(zero_copy_only=False).astype(bool)
     difference = comparison["max_abs_dlogit"].to_numpy(zero_copy_only=False).astype(np.float64)
+    logprob_difference = comparison["max_abs_dlogprob"].to_numpy(zero_copy_only=False).astype(np.float64)
+    kinds = {value for value in pc.unique(comparison["row_hash"].cast(pa.string())).to_pylist() if value}
     for window in dict.fromkeys(windows):
         here = np.flatnonzero(windows == window)
         here = here[np.argsort(positions[here], kind="stable")]
         different = here[~same[here]]
-        measured = difference[here][np.isfinite(difference[here])]
         columns["arm"].append(arm)
         columns["against"].append(against)
         columns["window"].append(str(window))
@@ -147,14 +152,23 @@ def determinism_table(comparison: pa.Table, *, arm: str, against: str) -> pa.Tab
         columns["rows_identical"].append(int(same[here].sum()))
         columns["rows_unhashable"].append(int((~hashed[here]).sum()))
         columns["window_identical"].append(len(different) == 0)
-        columns["max_abs_dlogit"].append(float(measured.max()) if len(measured) else None)
+        columns["row_hash"].append(", ".join(sorted(kinds)))
+        columns["max_abs_dlogit"].append(_largest(difference[here]))
+        columns["max_abs_dlogprob"].append(_largest(logprob_difference[here]))
         columns["first_difference"].append(int(positions[different[0]]) if len(different) else None)
     return pa.table(columns, schema=DETERMINISM)
+
+
+def _largest(values: NDArray[np.float64]) -> float | None:
+    """The largest finite value; None when there is none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if len(finite) else None
 
 
 def summarise_determinism(table: pa.Table) -> DeterminismSummary:
     """The lines of :func:`determinism_table` as one answer."""
     differences = [value for value in table["max_abs_dlogit"].to_pylist() if value is not None]
+    logprobs = [value for value in table["max_abs_dlogprob"].to_pylist() if value is not None]
     firsts = [
         (window, position)
         for window, position in zip(table["window"].to_pylist(), table["first_difference"].to_pylist(), strict=True)
@@ -167,5 +181,7 @@ def summarise_determinism(table: pa.Table) -> DeterminismSummary:
         rows_identical=sum(table["rows_identical"].to_pylist()),
         rows_unhashable=sum(table["rows_unhashable"].to_pylist()),
         max_abs_dlogit=max(differences) if differences else None,
+        max_abs_dlogprob=max(logprobs) if logprobs else None,
+        row_hash=", ".join(sorted(set(table["row_hash"].to_pylist()))),
         first_difference=firsts[0] if firsts else None,
     )

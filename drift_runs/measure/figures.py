@@ -30,11 +30,17 @@ class Figure:
     low: float | None = None
     high: float | None = None
     interval: str = ""
+    standard_error: float | None = None
+    bca_low: float | None = None
+    bca_high: float | None = None
+    t_low: float | None = None
+    t_high: float | None = None
     clusters: int | None = None
     named: str = ""
     named_share: float | None = None
     floor: str = ""
     floor_value: float | None = None
+    borrowed: bool = False
     verdict: str = ""
     verdict_reason: str = ""
 

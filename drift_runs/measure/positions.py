@@ -9,29 +9,58 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from drift_runs.errors import NotComparable
+from drift_runs.measure.specs import BY_BASE, base_of
+
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """n positions of one arm against the reference. In a float array NaN means null: not measured or not finite."""
+    """n positions of one arm against its reference. In a float array NaN means null: not measured or not finite."""
 
     windows: tuple[str, ...]
     """Names of the windows, in order of first appearance."""
+    top_k: int | None
+    """K of every top-K column; None where there is none."""
     window: NDArray[np.int32]
     """Index into ``windows``."""
     position: NDArray[np.int32]
+    generated: NDArray[np.bool_]
+    """The role: True in text that the reference wrote, False in a prompt."""
     kl_full_nats: Floats
+    js_full_nats: Floats
+    kl_topk_tail_nats: Floats
+    kl_topk_shared_nats: Floats
+    kl_topk_lower_nats: Floats
+    kl_topk_floor_nats: Floats
+    shared_support: Floats
+    """Tokens in both top-K lists."""
+    reference_mass_outside: Floats
+    missed: Floats
+    """Of the reference's K best, how many the candidate did not return."""
     flip: Floats
-    """1 or 0, NaN where a row was unusable; so is ``flip_strict``."""
+    """1 or 0, NaN where a row was unusable; so are the other flips, ``swap``, ``copy`` and ``literal``."""
     flip_strict: Floats
+    flip_text: Floats
+    swap: Floats
     reference_p1: Floats
+    reference_margin: Floats
+    candidate_p1: Floats
     reference_nll_nats: Floats
     candidate_nll_nats: Floats
     dnll_nats: Floats
     dp: Floats
+    reference_rank: Floats
+    candidate_rank: Floats
     reference_entropy_nats: Floats
     candidate_entropy_nats: Floats
+    reference_entropy_topk_nats: Floats
+    candidate_entropy_topk_nats: Floats
+    reference_padding_mass: Floats
+    candidate_padding_mass: Floats
+    copy: Floats
+    literal: Floats
     flags: NDArray[np.int32]
 
     def __len__(self) -> int:
@@ -39,19 +68,33 @@ class Positions:
 
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Positions:
         """The chosen positions; ``windows`` keeps its order and its names."""
-        arrays = {field.name: getattr(self, field.name)[chosen] for field in fields(self) if field.name != "windows"}
+        arrays = {name: getattr(self, name)[chosen] for name in _ARRAYS}
         return replace(self, **arrays)
 
     def keys(self) -> NDArray[np.int64]:
         """One number a position, equal in two arms when ``windows`` is: for joining."""
         return (self.window.astype(np.int64) << 32) | self.position.astype(np.int64)
 
+    def divergence_nats(self, spec: str) -> Floats:
+        """The divergence of that spec id, K included or left out: float64[n]. ``NotComparable`` for another K."""
+        base, _, k = spec.partition("@")
+        if base not in BY_BASE:
+            raise NotComparable(f"{spec!r} is no divergence", expected="one of " + ", ".join(BY_BASE))
+        if k and k != str(self.top_k):
+            raise NotComparable(f"{spec} of rows with K = {self.top_k}", expected=f"{base_of(spec)}@{self.top_k}")
+        return getattr(self, BY_BASE[base].column)
+
+
+_ARRAYS = tuple(field.name for field in fields(Positions) if field.name not in ("windows", "top_k"))
+_DERIVED = ("window", "position", "generated", "dnll_nats", "flags")
+_READ = tuple(name for name in _ARRAYS if name not in _DERIVED)
+
 
 def positions_of(table: pa.Table, *, windows: tuple[str, ...] | None = None) -> Positions:
     """Arrays of a table of schema ``COMPARISON``, ordered by window (first appearance) and position.
 
     ``windows`` gives the order of windows instead, so that two tables can be joined by :meth:`Positions.keys`; rows of
-    other windows are left out.
+    other windows are left out. ``NotComparable`` for rows of several K.
     """
     names = table["window"].cast(pa.string()).to_numpy(zero_copy_only=False)
     known = tuple(dict.fromkeys(str(name) for name in names)) if windows is None else windows
@@ -60,24 +103,17 @@ def positions_of(table: pa.Table, *, windows: tuple[str, ...] | None = None) -> 
     position = table["position"].to_numpy().astype(np.int32)
     order = np.lexsort((position, window))
     order = order[window[order] >= 0]
-    floats = {
-        name: _floats(table[name])[order]
-        for name in (
-            "kl_full_nats",
-            "flip",
-            "flip_strict",
-            "reference_p1",
-            "reference_nll_nats",
-            "candidate_nll_nats",
-            "dp",
-            "reference_entropy_nats",
-            "candidate_entropy_nats",
-        )
-    }
+    ks = {value for value in pc.unique(table["top_k"]).to_pylist() if value is not None}
+    if len(ks) > 1:
+        raise NotComparable(f"rows of K = {', '.join(map(str, sorted(ks)))} in one comparison", expected="one K")
+    floats = {name: _floats(table[name])[order] for name in _READ}
+    roles = table["role"].cast(pa.string())
     return Positions(
         windows=known,
+        top_k=ks.pop() if ks else None,
         window=window[order],
         position=position[order],
+        generated=pc.equal(roles, "generated").to_numpy(zero_copy_only=False).astype(bool)[order],
         flags=table["flags"].to_numpy().astype(np.int32)[order],
         dnll_nats=floats["candidate_nll_nats"] - floats["reference_nll_nats"],
         **floats,

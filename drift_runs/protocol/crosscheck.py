@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import get_args
 
-from drift_runs.protocol.model import Arm, Capture, Protocol, Settings, Stream, Window
+from drift_runs.protocol.model import Arm, Capture, KVType, Protocol, Settings, Stream, Window
 from drift_runs.protocol.problems import Loc, Problems, shown
 
 GEOMETRY_KEYS = ("batch", "micro_batch", "threads", "path_shape")
@@ -52,6 +53,12 @@ def unique(problems: Problems, table: str, names: Iterable[str]) -> None:
 
 def _settings(problems: Problems, protocol: Protocol) -> None:
     capture = protocol.capture
+    if protocol.dictionary is None:
+        problems.add(("dictionary",), "missing key 'dictionary'", expected="[dictionary] with size and sha256")
+    if capture.full_vocabulary != "yes":
+        problems.add(
+            ("capture", "full_vocabulary"), "'no' is for imported rows", expected="'yes': engines here give full rows"
+        )
     _batches(problems, ("capture", "micro_batch"), capture.micro_batch, capture.batch)
     buckets = protocol.history.buckets
     for index in range(1, len(buckets)):
@@ -142,6 +149,8 @@ def _spans(problems: Problems, loc: Loc, window: Window, stream: Stream | None) 
 
 def _stream(problems: Problems, protocol: Protocol, loc: Loc, window: Window, stream: Stream) -> None:
     here = (*loc, "stream")
+    if protocol.dictionary is None:
+        return
     size = protocol.dictionary.size
     if stream.tokens and max(stream.tokens) >= size:
         place = next(place for place, token in enumerate(stream.tokens) if token >= size)
@@ -276,6 +285,19 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
 
 
 def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
+    if arm.engine == "imported":
+        problems.add(
+            (*loc, "engine"),
+            "imported rows have no engine to run",
+            expected="'llama_cpp'",
+            todo="bring rows of other tools in with drift import",
+        )
+        return
+    if arm.kv not in get_args(KVType):
+        problems.unknown((*loc, "kv"), "KV type", arm.kv, get_args(KVType))
+        return
+    if arm.against:
+        problems.add((*loc, "against"), "only imported arms have a reference of their own", expected="no such key")
     if arm.kv not in ("f32", "f16", "bf16") and arm.settings.flash_attention == "off":
         problems.add(
             (*loc, "settings", "flash_attention"),

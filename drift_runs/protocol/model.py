@@ -36,6 +36,7 @@ RangeKind = Literal[
     "prose", "code", "cli", "sql", "tool-call", "multi-tool", "recovery", "architecture", "json", "literal-copy"
 ]
 Role = Literal["prompt", "generated"]
+Divergence = Literal["kl.full", "js.full", "kl.topk-tail", "kl.topk-shared", "kl.topk-lower", "kl.topk-floor"]
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_0", "q5_1", "q4_0", "q4_1", "iq4_nl"]
 PathShape = Literal["prefill", "decode"]
 
@@ -69,8 +70,11 @@ class Capture(Part):
 
     top_k: Annotated[int, Field(ge=1, le=1024)] = 64
     path_shape: PathShape = "prefill"
-    full_vocabulary: Literal["yes"] = "yes"
-    """Full distributions are compared at every scored position."""
+    full_vocabulary: Literal["yes", "no"] = "yes"
+    """``yes``: full distributions are compared at every scored position. ``no``: the best ``top_k`` entries of rows
+    that were imported; no engine is run that way."""
+    divergence: Divergence = "kl.full"
+    """The definition that quantiles, worst range, verdict and ranking use; the others stand beside it."""
     context_tokens: Annotated[int, Field(ge=8, lt=2**31)] = 2048
     """Context that every arm's engine is opened with; engines count positions in 32 bits."""
     batch: Annotated[int, Field(ge=1)] = 2048
@@ -104,6 +108,28 @@ class Bands(Part):
     strong_from: Annotated[float, Field(gt=0, le=1)] = 0.9
 
 
+class Marks(Part):
+    """What marks single positions."""
+
+    volatile_above_nats: Annotated[float, Field(gt=0)] = 1.0
+    """A position is volatile when |dnll| is larger."""
+    confident_above: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    """A volatile position is confident when either side gave the actual token more."""
+    copy_tokens: Annotated[int, Field(ge=2, le=64)] = 12
+    """A position is a copy when its token completes an n-gram of this length that ended before ..."""
+    copy_distance_tokens: Annotated[int, Field(ge=1)] = 2048
+    """... by more than this many tokens."""
+
+
+class OutlierRule(Part):
+    """When a window is proposed for separate reporting. A proposal changes no figure: only the protocol declares."""
+
+    floor_multiple: Annotated[float, Field(gt=1)] = 5.0
+    """A floor's mean divergence in the window is more than this multiple of the other windows' median."""
+    volatile_rows: Annotated[int, Field(ge=1)] = 50
+    """A floor has at least this many volatile positions in the window."""
+
+
 class Verdict(Part):
     """The rule that sets a candidate against a floor."""
 
@@ -128,8 +154,10 @@ class Window(Part):
     document: Name
     """The cluster when intervals resample documents."""
     title: str
-    stream: str
-    """Path of the stream file, relative to the protocol file."""
+    stream: str = ""
+    """Path of the stream file, relative to the protocol file; empty where only imported rows exist."""
+    group: str = ""
+    """A stratum or bucket that the panel's figures are also given for."""
     scored: tuple[tuple[int, int], ...]
     """Half-open spans, in order, that do not overlap."""
 
@@ -173,10 +201,17 @@ class Arm(Part):
     """Which edit of the base model: ``stock`` or the name of a derivative."""
     weights: Name
     """Declared weight type (``f16``, ``q8_0``, …); a file of another dominant type is refused."""
-    kv: KVType = "f16"
-    """Type of both K and V in the cache."""
-    engine: Literal["llama_cpp"] = "llama_cpp"
+    kv: Name = "f16"
+    """Type of both K and V in the cache; an engine that is run here takes those of ``KVType``."""
+    engine: Literal["llama_cpp", "imported"] = "llama_cpp"
+    """``imported``: its rows came from elsewhere and no engine is run."""
+    hardware: str = ""
+    """Where imported rows were made; of rows made here the engine says it."""
     settings: Settings = Settings()
+    launches: Annotated[int, Field(ge=1, le=16)] = 1
+    """Fresh processes that each take the whole panel."""
+    against: Name | Literal[""] = ""
+    """The reference of an imported arm, where it is another one than the protocol's."""
 
 
 class Floor(Part):
@@ -216,13 +251,16 @@ class Protocol(Part):
     question: str
     notes: tuple[str, ...] = ()
     """Sentences that every report and view shows (for instance what the stock weights really are)."""
-    dictionary: Dictionary
+    dictionary: Dictionary | None = None
+    """Only a protocol of imported arms may have none."""
     seeds: Seeds
     capture: Capture = Capture()
     intervals: Intervals = Intervals()
     history: History = History()
     bands: Bands = Bands()
     verdict: Verdict = Verdict()
+    marks: Marks = Marks()
+    outlier_rule: OutlierRule = OutlierRule()
     panels: tuple[Panel, ...]
     windows: tuple[Window, ...]
     ranges: tuple[Range, ...]
@@ -232,8 +270,13 @@ class Protocol(Part):
     supersedes: Supersedes | None = None
 
     @property
+    def imported(self) -> bool:
+        """Whether every arm's rows came from elsewhere."""
+        return all(arm.engine == "imported" for arm in self.arms)
+
+    @property
     def reference(self) -> Arm:
-        """The one arm of role ``reference`` (loading guarantees that there is exactly one)."""
+        """The first arm of role ``reference``; loading guarantees exactly one unless arms are imported."""
         return next(arm for arm in self.arms if arm.role == "reference")
 
     @property

@@ -29,6 +29,8 @@ def read_table(path: Path, wanted: pa.Schema, run_id: str) -> pa.Table:
         table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowInvalid) as error:
         raise StoreError(f"{path.name} cannot be read: {error}", where=f"run {run_id}") from error
+    if (newer := schema.upgraded(table, wanted)) is not None:
+        return newer
     found, known = schema.version_of(table.schema), schema.version_of(wanted)
     if found != known:
         raise StoreError(

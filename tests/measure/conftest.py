@@ -101,6 +101,8 @@ def make_table() -> TableMaker:
                 array = pa.array(names, type=pa.string()).dictionary_encode().cast(field.type)
             elif field.name == "role":
                 array = pa.array(["prompt"] * n, type=pa.string()).dictionary_encode().cast(field.type)
+            elif field.name == "row_hash":
+                array = pa.array(["row.full"] * n, type=pa.string()).dictionary_encode().cast(field.type)
             elif field.name == "position":
                 array = pa.array(positions, type=field.type)
             else:

@@ -136,7 +136,9 @@ def test_determinism_table_names_the_first_difference():
         "rows_identical": 2,
         "rows_unhashable": 0,
         "window_identical": True,
+        "row_hash": "",
         "max_abs_dlogit": 0.0,
+        "max_abs_dlogprob": None,
         "first_difference": None,
     }
     assert (second["rows_identical"], second["rows_unhashable"], second["first_difference"]) == (1, 1, 8)

@@ -65,7 +65,10 @@ CASES = {
         r"windows\[2\]\.scoredd of 'beta': unknown key 'scoredd'; .*did you mean 'scored'\?",
     ),
     "missing key": ({"seeds.bootstrap": DELETE}, r"seeds\.bootstrap: missing key 'bootstrap'"),
-    "missing table": ({"dictionary": DELETE}, r"dictionary: missing key 'dictionary'; expected \[dictionary\]"),
+    "missing table": (
+        {"dictionary": DELETE},
+        r"dictionary: missing key 'dictionary'; expected \[dictionary\] with size and sha256",
+    ),
     "missing array of tables": ({"panels": DELETE}, r"panels: missing key 'panels'; expected \[\[panels\]\]"),
     "missing key of an item": ({"arms[1].weights": DELETE}, r"arms\[1\]\.weights of 'q8_0': missing key 'weights'"),
     "text for a number": ({"version": "1"}, r"version: the text '1' is of the wrong type; expected a whole number"),
@@ -270,7 +273,7 @@ CASES = {
     ),
     "rows that cannot be taken": (
         {"capture.full_vocabulary": "no"},
-        r"capture\.full_vocabulary: 'no' is not allowed; expected yes",
+        r"capture\.full_vocabulary: 'no' is for imported rows; expected 'yes'",
     ),
     "stream name too long": ({"windows[3].stream": "a" * 400}, r"windows\[3\]\.stream of 'odd': "),
 }

@@ -292,12 +292,12 @@ def test_a_window_name_cannot_leave_the_folder_or_hide_another(tracker, tmp_path
 
 def test_a_table_of_another_schema_is_refused_both_ways(uri, tracker, tmp_path):
     parent = tracker.start_campaign(campaign_facts(), **PROTOCOL).run_id
-    with pytest.raises(StoreError, match=r"drift\.figures/1"):
+    with pytest.raises(StoreError, match=r"drift\.figures/2"):
         tracker.log_figures(parent, determinism(), {})
-    newer = figures(figure()).replace_schema_metadata({schema.VERSION_KEY: b"drift.figures/2"})
+    newer = figures(figure()).replace_schema_metadata({schema.VERSION_KEY: b"drift.figures/3"})
     pq.write_table(newer, tmp_path / "figures.parquet")
     tracker.log_files(parent, {"summary/figures.parquet": tmp_path / "figures.parquet"})
-    with pytest.raises(StoreError, match=r"drift\.figures/2.*expected drift\.figures/1"):
+    with pytest.raises(StoreError, match=r"drift\.figures/3.*expected drift\.figures/2"):
         mlflow_store.load_figures(uri, parent)
 
 

@@ -31,11 +31,17 @@ def figure(**changes: Any) -> dict[str, Any]:
         "low": None,
         "high": None,
         "interval": "",
+        "standard_error": None,
+        "bca_low": None,
+        "bca_high": None,
+        "t_low": None,
+        "t_high": None,
         "clusters": None,
         "named": "",
         "named_share": None,
         "floor": "",
         "floor_value": None,
+        "borrowed": False,
         "verdict": "",
         "verdict_reason": "",
     }
@@ -55,7 +61,9 @@ def determinism() -> pa.Table:
         "rows_identical": 3,
         "rows_unhashable": 0,
         "window_identical": True,
+        "row_hash": "row.full",
         "max_abs_dlogit": 0.0,
+        "max_abs_dlogprob": None,
         "first_difference": None,
     }
     return pa.Table.from_pylist([row], schema=schema.DETERMINISM)
@@ -65,7 +73,7 @@ def comparison(window: str, positions: int) -> pa.Table:
     columns: dict[str, list[Any]] = {}
     for field in schema.COMPARISON:
         if pa.types.is_dictionary(field.type):
-            columns[field.name] = [window if field.name == "window" else "prompt"] * positions
+            columns[field.name] = [{"window": window, "row_hash": "row.full"}.get(field.name, "prompt")] * positions
         elif field.name == "position":
             columns[field.name] = list(range(1, positions + 1))
         elif pa.types.is_integer(field.type):

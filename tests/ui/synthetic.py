@@ -178,9 +178,12 @@ def _rows(arm: Invented, window: str, role: str, positions: np.ndarray, rng: np.
         "row_identical": same,
         "flags": np.zeros(n, dtype=np.int64),
     }
+    columns["row_hash"] = ["row.full"] * n
     arrays = []
     for field in schema.COMPARISON:
-        if pa.types.is_dictionary(field.type):
+        if field.name not in columns:
+            arrays.append(pa.nulls(n, field.type))
+        elif pa.types.is_dictionary(field.type):
             arrays.append(pa.array(columns[field.name], pa.string()).dictionary_encode().cast(field.type))
         else:
             arrays.append(pa.array(columns[field.name]).cast(field.type))
@@ -200,6 +203,8 @@ def determinism(protocol: Protocol, name: str, table: pa.Table) -> pa.Table:
                 "rows": part.num_rows,
                 "rows_identical": identical,
                 "rows_unhashable": 0,
+                "row_hash": "row.full",
+                "max_abs_dlogprob": None,
                 "window_identical": identical == part.num_rows,
                 "max_abs_dlogit": float(max(part["max_abs_dlogit"].to_pylist())),
                 "first_difference": None if identical == part.num_rows else part["position"][0].as_py(),

@@ -86,6 +86,8 @@ def test_rows_that_had_to_be_identical_and_are_not_are_marked() -> None:
         rows_identical=9,
         rows_unhashable=0,
         max_abs_dlogit=0.25,
+        max_abs_dlogprob=None,
+        row_hash="row.full",
         first_difference=("w2", 7),
     )
     cells = "".join(determinism_cells("identical", found))
