@@ -41,9 +41,13 @@ __all__ = [
     "initialise",
     "list_campaigns",
     "list_stale",
+    "load_agreement",
     "load_determinism",
     "load_figures",
+    "load_listed",
     "load_lock_text",
+    "load_pairs",
+    "load_proposals",
     "load_protocol_json",
     "load_protocol_text",
     "load_rows",
@@ -158,17 +162,24 @@ class Tracker:
                 self._supersede(run)
 
     def log_figures(
-        self, run_id: str, figures: pa.Table, rows: Mapping[str, Path], determinism: pa.Table | None = None
+        self,
+        run_id: str,
+        figures: pa.Table,
+        rows: Mapping[str, Path],
+        determinism: pa.Table | None = None,
+        listed: pa.Table | None = None,
     ) -> None:
         """Store what a comparison found: files first, then all metrics in one batch.
 
-        ``figures`` has the schema ``FIGURES``, ``determinism`` the schema ``DETERMINISM``; ``rows`` maps a window to
-        its comparison's Parquet file.
+        ``figures`` has the schema ``FIGURES``, ``determinism`` the schema ``DETERMINISM``, ``listed`` the schema
+        ``LISTED``; ``rows`` maps a window to its comparison's Parquet file.
         """
         files: dict[str, bytes | Path] = {artifacts.FIGURES_FILE: artifacts.parquet_bytes(figures, schema.FIGURES)}
         chosen = names.select(figures)
         if determinism is not None:
             files[artifacts.DETERMINISM_FILE] = artifacts.parquet_bytes(determinism, schema.DETERMINISM)
+        if listed is not None:
+            files[artifacts.LISTED_FILE] = artifacts.parquet_bytes(listed, schema.LISTED)
         for window, path in rows.items():
             files[artifacts.rows_file(window)] = Path(path)
         names_text = json.dumps(chosen.display, ensure_ascii=False, sort_keys=True, indent=0)
@@ -180,6 +191,17 @@ class Tracker:
             metrics=[(name, value, 0) for name, value in chosen.metrics.items()]
             + [(point.name, point.value, point.step) for point in chosen.series],
             tags_={tags.METRIC_NAMES_TAG: names_text if fits else f"see {artifacts.METRIC_NAMES_FILE}"},
+        )
+
+    def log_across(self, run_id: str, *, pairs: pa.Table, agreement: pa.Table, proposals: pa.Table) -> None:
+        """Store what a campaign's comparisons say of each other (schemas ``PAIRS``, ``AGREEMENT``, ``PROPOSALS``)."""
+        self.log_files(
+            run_id,
+            {
+                artifacts.PAIRS_FILE: artifacts.parquet_bytes(pairs, schema.PAIRS),
+                artifacts.AGREEMENT_FILE: artifacts.parquet_bytes(agreement, schema.AGREEMENT),
+                artifacts.PROPOSALS_FILE: artifacts.parquet_bytes(proposals, schema.PROPOSALS),
+            },
         )
 
     def log_files(self, run_id: str, files: Mapping[str, bytes | Path]) -> None:
@@ -391,6 +413,31 @@ def load_determinism(uri: str, run_id: str) -> pa.Table:
         return artifacts.read_table(path, schema.DETERMINISM, run_id)
 
 
+def load_listed(uri: str, run_id: str) -> pa.Table:
+    """The positions of a comparison that a person should read (schema ``LISTED``); empty when the run has none."""
+    return _table_or_empty(uri, run_id, artifacts.LISTED_FILE, schema.LISTED)
+
+
+def load_pairs(uri: str, run_id: str) -> pa.Table:
+    """A campaign's candidates against each other (schema ``PAIRS``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.PAIRS_FILE, schema.PAIRS)
+
+
+def load_agreement(uri: str, run_id: str) -> pa.Table:
+    """Whether a campaign's figures order its arms alike (schema ``AGREEMENT``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.AGREEMENT_FILE, schema.AGREEMENT)
+
+
+def load_proposals(uri: str, run_id: str) -> pa.Table:
+    """Windows that a rule would report separately (schema ``PROPOSALS``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.PROPOSALS_FILE, schema.PROPOSALS)
+
+
+def _table_or_empty(uri: str, run_id: str, name: str, wanted: pa.Schema) -> pa.Table:
+    with _artifact(uri, run_id, name, required=False) as path:
+        return wanted.empty_table() if path is None else artifacts.read_table(path, wanted, run_id)
+
+
 def load_rows(uri: str, run_id: str, window: str | None = None) -> pa.Table:
     """A comparison's positions (schema ``COMPARISON``) of one window, or of all in the order of their names."""
     if window is not None:
@@ -463,24 +510,28 @@ def _client_class() -> type[MlflowClient]:
 
 
 @contextmanager
-def _artifact(uri: str, run_id: str, name: str) -> Iterator[Path]:
-    """A readable path of an artifact or folder: where it lies for a local store, else a copy that goes afterwards."""
+def _artifact(uri: str, run_id: str, name: str, *, required: bool = True) -> Iterator[Path | None]:
+    """A readable path of an artifact or folder: where it lies for a local store, else a copy that goes afterwards.
+
+    ``StoreError`` when there is none, or None where it is not ``required``.
+    """
     client = _connect(uri, create=False)
     with reach.asked(uri, "find a run", run_id):
         location = client.get_run(run_id).info.artifact_uri
     local = uris.local_path(location)
     if local is not None:
         path = Path(local) / name
-        if not path.exists():
+        if not path.exists() and required:
             raise _missing(uri, run_id, name)
-        yield path
+        yield path if path.exists() else None
         return
     with tempfile.TemporaryDirectory(prefix="drift-") as folder:
         with reach.asked(uri, f"fetch {name}", run_id):
             parent = name.rpartition("/")[0] or None
-            if name not in {found.path for found in client.list_artifacts(run_id, parent)}:
+            there = name in {found.path for found in client.list_artifacts(run_id, parent)}
+            if not there and required:
                 raise _missing(uri, run_id, name)
-            path = Path(client.download_artifacts(run_id, name, folder))
+            path = Path(client.download_artifacts(run_id, name, folder)) if there else None
         yield path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -31,6 +32,12 @@ class ArmRecord:
     floor_kind: str = ""
     rows_expected: str = ""
     """For a floor: ``identical``, ``differ`` or ``report``."""
+    reference: str = ""
+    """The reference of this arm, where it is another one than the campaign's."""
+    launch: int = 1
+    """Which launch of its arm this is."""
+    key: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the comparability key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,4 +62,6 @@ class CampaignRecord:
     notes: tuple[str, ...]
     outliers: tuple[tuple[str, str], ...]
     """(window, reason), declared in the protocol."""
+    imported: bool = False
+    """True when the rows came from another tool."""
     arms: tuple[ArmRecord, ...] = field(default=())

@@ -59,6 +59,8 @@ class CampaignFacts:
     campaign_key: str
     """Identity of this execution; with the protocol's digest it finds the campaign to resume."""
     tool_version: str
+    imported: bool = False
+    """True when the rows came from another tool."""
     host: Mapping[str, str] = field(default_factory=dict)
     """Facts of the machine, such as ``cpu`` and ``gpu``: tags ``drift.host.<name>``."""
 
@@ -87,6 +89,9 @@ class ComparisonFacts:
     """Fields of the comparability key: tags ``drift.key.<field>``."""
     floor_kind: str = ""
     rows_expected: str = ""
+    reference: str = ""
+    """The reference, where it is another one than the campaign's."""
+    launch: int = 1
 
 
 def campaign_tags(facts: CampaignFacts) -> dict[str, str]:
@@ -108,6 +113,7 @@ def campaign_tags(facts: CampaignFacts) -> dict[str, str]:
         "drift.reference.capture": facts.reference_capture_id,
         CAMPAIGN_KEY_TAG: facts.campaign_key,
         "drift.tool.version": facts.tool_version,
+        "drift.imported": _flag(facts.imported),
         **{f"drift.host.{name}": value for name, value in facts.host.items()},
     }
     return checked_tags(tags)
@@ -129,6 +135,8 @@ def comparison_tags(facts: ComparisonFacts, parent: str) -> dict[str, str]:
         "drift.weight_bytes": "" if facts.weight_bytes is None else str(facts.weight_bytes),
         "drift.floor.kind": facts.floor_kind,
         "drift.floor.rows": facts.rows_expected,
+        "drift.arm.reference": facts.reference,
+        "drift.launch": str(facts.launch),
         **{f"drift.facet.{name}": getattr(facts, name) for name in _FACETS},
         **{f"{KEY_PREFIX}{name}": value for name, value in facts.comparability.items()},
     }
@@ -175,6 +183,7 @@ def campaign_record(
             question=tags["drift.question"],
             notes=tuple(str(note) for note in json.loads(tags["drift.notes"])),
             outliers=tuple((str(window), str(reason)) for window, reason in json.loads(tags["drift.outliers"])),
+            imported=tags.get("drift.imported") == "true",
             arms=arms,
         )
     except (KeyError, ValueError, TypeError) as error:
@@ -196,6 +205,9 @@ def arm_record(tags: Mapping[str, str], *, run_id: str) -> ArmRecord:
             weight_bytes=int(size) if size else None,
             floor_kind=tags["drift.floor.kind"],
             rows_expected=tags["drift.floor.rows"],
+            reference=tags.get("drift.arm.reference", ""),
+            launch=int(tags.get("drift.launch", "1")),
+            key={name.removeprefix(KEY_PREFIX): value for name, value in key_tags(tags).items()},
             **{name: tags[f"drift.facet.{name}"] for name in _FACETS},
         )
     except (KeyError, ValueError, TypeError) as error:
