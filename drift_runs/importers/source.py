@@ -1,0 +1,95 @@
+"""The bytes of a foreign file, and JSON that is read without trust.
+
+What Python's parser lets through is refused here: a key that is written twice, NaN, numbers that overflow to infinity,
+nesting without end. Every error is one line with the file and the place in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from drift_runs.errors import ImportFileError
+from drift_runs.protocol.problems import Problems, add_validation_errors
+
+JSON_LIMIT_BYTES = 512 * 2**20
+"""A parsed file takes about ten times its size in memory."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Foreign(BaseModel):
+    """Part of a file of another tool: types are taken as written, and keys that are not read are left alone."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file's bytes."""
+
+    path: Path
+    data: bytes
+    sha256: str
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    def refuse(self, what: str, *, at: str = "", expected: str = "", todo: str = "") -> NoReturn:
+        """Raise what is wrong at a place of this file."""
+        where = f"{self.where}: {at}" if at else self.where
+        raise ImportFileError(what, where=where, expected=expected, todo=todo)
+
+
+def read_source(path: Path, *, limit_bytes: int = JSON_LIMIT_BYTES) -> Source:
+    """The bytes of a regular file that is not empty; ``ImportFileError`` for anything else."""
+    where = str(path)
+    try:
+        if not path.is_file():
+            raise ImportFileError("not a regular file" if path.exists() else "no such file", where=where)
+        with path.open("rb") as file:
+            data = file.read(limit_bytes + 1)
+    except (OSError, ValueError) as error:  # a name too long, or with a null byte
+        raise ImportFileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=where) from error
+    if len(data) > limit_bytes:
+        raise ImportFileError("the file is too large", where=where, expected=f"at most {limit_bytes:,} bytes")
+    if not data:
+        raise ImportFileError("the file is empty", where=where)
+    return Source(path=path, data=data, sha256=hashlib.sha256(data).hexdigest())
+
+
+def parse_json(source: Source, model: type[Model]) -> Model:
+    """The file as ``model``; ``ImportFileError`` with the first place that does not fit."""
+    try:
+        content = json.loads(source.data.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ImportFileError("not valid JSON: nested too deeply", where=source.where) from error
+    except ValueError as error:  # also bytes that are no UTF-8, and whole numbers of thousands of digits
+        raise ImportFileError(
+            f"not valid JSON: {error}", where=source.where, expected="a whole file in UTF-8 JSON"
+        ) from error
+    try:
+        return model.model_validate(content)
+    except ValidationError as failure:
+        problems = Problems(source.where, content)
+        add_validation_errors(problems, model, failure)
+        first = problems.errors[0]
+        raise ImportFileError(first.what, where=first.where, expected=first.expected, todo=first.todo) from failure
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is given twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
