@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from drift_runs.errors import NotComparable
+from drift_runs.protocol.model import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,3 +89,11 @@ def base_of(spec: str) -> str:
 def is_divergence(spec: str) -> bool:
     """Whether a spec id is one of :data:`DIVERGENCES`."""
     return base_of(spec) in BY_BASE
+
+
+def headline_spec(protocol: Protocol, top_k: int | None) -> str:
+    """Spec id of the divergence that the protocol's quantiles, worst range, verdict and ranking use.
+
+    ``top_k``: K of the rows. ``NotComparable`` for a definition that depends on K when there is none.
+    """
+    return BY_BASE[protocol.capture.divergence].spec(top_k)
