@@ -1,7 +1,8 @@
-"""Cluster and block bootstrap. METRICS, Intervals.
+"""Clusters of positions, and intervals of ratios of sums and of quantiles over them. METRICS, Intervals.
 
-Positions of one text are not independent, so whole clusters are drawn. The draws of one number of clusters are made
-once and shared by every figure: figures of a report then move together, and hundreds of them cost one matrix.
+The draws are :mod:`drift_runs.measure.resampler`'s. What is built from them: percentile and BCa intervals; beside them
+the clustered standard error and, for few clusters, Student's t on the log of the cluster means. Inside one text:
+:mod:`drift_runs.measure.blocks`. docs/intervals.md says which to use when and how often each was seen to cover.
 """
 
 from __future__ import annotations
@@ -12,18 +13,37 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from drift_runs.measure.bca import bca
+from drift_runs.measure.blocks import block_quantile_replicates, block_ratio_replicates
 from drift_runs.measure.positions import Positions
+from drift_runs.measure.resampler import Bounds, Floats, Resampler, no_bounds, plural
+from drift_runs.measure.students import log_t_intervals
 from drift_runs.protocol.model import Protocol, Window
 
-Floats = NDArray[np.float64]
+__all__ = [
+    "SMALL_CLUSTERS",
+    "Bounds",
+    "ClusterIntervals",
+    "Clusters",
+    "Floats",
+    "Resampler",
+    "block_quantile_replicates",
+    "block_ratio_replicates",
+    "cluster_intervals",
+    "cluster_of",
+    "cluster_sums",
+    "clusters_of",
+    "intervals_of_sums",
+    "plural",
+    "quantile_intervals",
+    "quantile_replicates",
+    "ratio_intervals",
+    "ratio_replicates",
+    "small_cluster_note",
+    "standard_errors",
+]
+
 SMALL_CLUSTERS = 20
-
-
-class Bounds(NamedTuple):
-    """Ends of percentile intervals, NaN where there is none: float64[figures] each."""
-
-    low: Floats
-    high: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +87,6 @@ def clusters_of(positions: Positions, protocol: Protocol) -> Clusters:
     return Clusters(unit=unit, labels=labels, index=index).take(np.arange(len(positions)))
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def small_cluster_note(count: int, unit: str) -> str:
     """What a reader must know of an interval from few clusters; empty from 20 on."""
     if count == 0:
@@ -82,70 +98,70 @@ def small_cluster_note(count: int, unit: str) -> str:
     return ""
 
 
-class Resampler:
-    """Every draw of one protocol's bootstrap, made once for each number of clusters and reused."""
+class ClusterIntervals(NamedTuple):
+    """All intervals of m ratios of sums over the same clusters; NaN where one does not exist."""
 
-    def __init__(self, *, seed: int, resamples: int = 5000, confidence: float = 0.95, block_tokens: int = 16) -> None:
-        self.seed = seed
-        self.resamples = resamples
-        self.confidence = confidence
-        self.block_tokens = block_tokens
-        self._counts: dict[int, Floats] = {}
-        self._starts: dict[int, NDArray[np.int64]] = {}
+    percentile: Bounds
+    bca: Bounds
+    standard_error: Floats
+    """float64[m]: clustered."""
+    log_t: Bounds
+    """Of the geometric mean of the cluster means, for fewer than ``SMALL_CLUSTERS`` clusters: see students.py."""
+    bca_reasons: tuple[str, ...]
+    """Why a BCa interval is absent, one a figure; empty where there is one. So are ``log_t_reasons``."""
+    log_t_reasons: tuple[str, ...]
 
-    @classmethod
-    def of(cls, protocol: Protocol) -> Resampler:
-        return cls(
-            seed=protocol.seeds.bootstrap,
-            resamples=protocol.intervals.resamples,
-            confidence=protocol.intervals.confidence,
-            block_tokens=protocol.intervals.block_tokens,
-        )
 
-    def multiplicities(self, clusters: int) -> Floats:
-        """How often each cluster was drawn: float64[resamples, clusters], one ``integers(0, g, g)`` a resample."""
-        if clusters not in self._counts:
-            generator = np.random.default_rng(self.seed)
-            # A matrix draws the same stream as one call a row; a test holds that.
-            drawn = generator.integers(0, clusters, (self.resamples, clusters))
-            flat = drawn + np.arange(self.resamples)[:, None] * clusters
-            counts = np.bincount(flat.ravel(), minlength=self.resamples * clusters)
-            self._counts[clusters] = counts.reshape(self.resamples, clusters).astype(np.float64)
-        return self._counts[clusters]
+def cluster_intervals(
+    values: Floats, weights: Floats, index: NDArray[np.int32], clusters: int, resampler: Resampler
+) -> ClusterIntervals:
+    """Every interval of sum(values) / sum(weights), columns of float64[n, m] each.
 
-    def block_starts(self, positions: int) -> NDArray[np.int64]:
-        """First positions of circular blocks: int64[resamples, blocks], enough blocks to cover ``positions``."""
-        if positions not in self._starts:
-            generator = np.random.default_rng(self.seed)
-            blocks = -(-positions // self.block_tokens)
-            self._starts[positions] = generator.integers(0, positions, (self.resamples, blocks))
-        return self._starts[positions]
+    ``values`` are finite (0 where the weight is 0); ``index`` int[n] is each position's cluster, from 0 to
+    ``clusters`` - 1. A column with fewer than two clusters of positive weight has no interval.
+    """
+    top, bottom = cluster_sums(values, index, clusters), cluster_sums(weights, index, clusters)
+    return intervals_of_sums(top, bottom, resampler)
 
-    def percentile(self, replicates: Floats) -> Bounds:
-        """Percentile interval of each column of float64[resamples, figures]; undefined resamples are left out.
 
-        Other constructions (bias-corrected, Student's t on the log of cluster means) start from the same replicates.
-        """
-        beyond = (1 - self.confidence) / 2
-        undefined = ~np.isfinite(replicates)
-        if not undefined.any():
-            low, high = np.quantile(replicates, [beyond, 1 - beyond], axis=0)
-            return Bounds(low, high)
-        ends = np.full((2, replicates.shape[1]), np.nan)
-        for column in range(replicates.shape[1]):
-            kept = replicates[~undefined[:, column], column]
-            if len(kept):
-                ends[:, column] = np.quantile(kept, [beyond, 1 - beyond])
-        return Bounds(ends[0], ends[1])
+def intervals_of_sums(top: Floats, bottom: Floats, resampler: Resampler) -> ClusterIntervals:
+    """The same from the clusters' sums: float64[clusters, m] each."""
+    clusters, figures = top.shape
+    log_t = log_t_intervals(top, bottom, resampler.confidence)
+    if clusters >= SMALL_CLUSTERS:
+        many = f"{plural(clusters, 'cluster')}: given for fewer than {SMALL_CLUSTERS}"
+        log_t = log_t._replace(bounds=no_bounds(figures), reasons=(many,) * figures)
+    if clusters < 2:
+        reasons = ("fewer than two clusters with positions",) * figures
+        nothing = np.full(figures, np.nan)
+        return ClusterIntervals(no_bounds(figures), no_bounds(figures), nothing, no_bounds(figures), reasons, reasons)
+    replicates = ratio_replicates(top, bottom, resampler)
+    corrected = bca(top, bottom, replicates, resampler)
+    return ClusterIntervals(
+        percentile=_of_several(resampler.percentile(replicates), bottom),
+        bca=corrected.bounds,
+        standard_error=standard_errors(top, bottom),
+        log_t=log_t.bounds,
+        bca_reasons=corrected.reasons,
+        log_t_reasons=log_t.reasons,
+    )
 
-    def cluster_label(self, count: int, unit: str) -> str:
-        """Method, confidence and unit of a cluster interval, as a figure stores it."""
-        return f"percentile bootstrap, {self.confidence * 100:g} %, {plural(count, unit)}"
 
-    def block_label(self) -> str:
-        return (
-            f"circular block bootstrap of {self.block_tokens} positions, {self.confidence * 100:g} %, within this text"
-        )
+def standard_errors(top: Floats, bottom: Floats) -> Floats:
+    """Clustered standard errors of sum(top) / sum(bottom): float64[m] of float64[clusters, m] each.
+
+    The ratio is linearised: each cluster's residual is its top minus the ratio times its bottom, and the variance of
+    their sum has the factor g / (g - 1), g being the number of clusters. NaN with fewer than two clusters of positive
+    weight, where the only residual is 0 by construction.
+    """
+    clusters = len(top)
+    total = bottom.sum(axis=0)
+    several = (bottom > 0).sum(axis=0) >= 2
+    ratio = np.divide(top.sum(axis=0), total, out=np.full(top.shape[1], np.nan), where=several)
+    squares = ((top - ratio * bottom) ** 2).sum(axis=0)
+    return np.divide(
+        np.sqrt(squares * (clusters / max(clusters - 1, 1))), total, out=np.full(top.shape[1], np.nan), where=several
+    )
 
 
 def cluster_sums(values: Floats, index: NDArray[np.int32], clusters: int) -> Floats:
@@ -156,22 +172,30 @@ def cluster_sums(values: Floats, index: NDArray[np.int32], clusters: int) -> Flo
 
 def ratio_replicates(numerators: Floats, denominators: Floats, resampler: Resampler) -> Floats:
     """Ratio of sums in every resample: float64[resamples, m] from float64[clusters, m] each; NaN for 0 over 0."""
-    counts = resampler.multiplicities(len(numerators))
-    top = counts @ numerators
-    bottom = counts @ denominators
-    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
+    figures = numerators.shape[1]
+    both = resampler.sums(np.concatenate([numerators, denominators], axis=1))
+    top, bottom = both[:, :figures], both[:, figures:]
+    return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)
 
 
 def ratio_intervals(
     values: Floats, weights: Floats, index: NDArray[np.int32], clusters: int, resampler: Resampler
 ) -> Bounds:
-    """Cluster bootstrap of sum(values) / sum(weights), columns of float64[n, m]. Under 2 clusters: NaN."""
+    """Cluster bootstrap of sum(values) / sum(weights), columns of float64[n, m].
+
+    NaN with fewer than two clusters of positive weight: every resample would be the same.
+    """
     if clusters < 2:
-        nothing = np.full(values.shape[1], np.nan)
-        return Bounds(nothing, nothing.copy())
+        return no_bounds(values.shape[1])
     top = cluster_sums(values, index, clusters)
     bottom = cluster_sums(weights, index, clusters)
-    return resampler.percentile(ratio_replicates(top, bottom, resampler))
+    return _of_several(resampler.percentile(ratio_replicates(top, bottom, resampler)), bottom)
+
+
+def _of_several(bounds: Bounds, bottom: Floats) -> Bounds:
+    """The bounds of the figures to which at least two clusters contribute."""
+    alone = (bottom > 0).sum(axis=0) < 2
+    return Bounds(np.where(alone, np.nan, bounds.low), np.where(alone, np.nan, bounds.high))
 
 
 def quantile_replicates(
@@ -184,7 +208,7 @@ def quantile_replicates(
     """
     n = len(values)
     levels = np.asarray(levels, dtype=np.float64)
-    counts = resampler.multiplicities(clusters)
+    counts = resampler.multiplicities(clusters).astype(np.float64)
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     at_or_below = np.zeros((n, clusters))
@@ -219,51 +243,5 @@ def quantile_intervals(
 ) -> Bounds:
     """Cluster bootstrap of linear quantiles of float64[n]. Under 2 clusters: NaN."""
     if clusters < 2 or len(values) == 0:
-        nothing = np.full(len(levels), np.nan)
-        return Bounds(nothing, nothing.copy())
+        return no_bounds(len(levels))
     return resampler.percentile(quantile_replicates(values, index, clusters, levels, resampler))
-
-
-def block_ratio_replicates(values: Floats, weights: Floats, resampler: Resampler) -> Floats:
-    """Circular block resamples of sum(values) / sum(weights) in one text: float64[resamples, m] from float64[n, m]."""
-    n = len(values)
-    starts = resampler.block_starts(n)
-    lengths = np.full(starts.shape[1], min(resampler.block_tokens, n))
-    lengths[-1] = n - resampler.block_tokens * (starts.shape[1] - 1)
-
-    def totals(column: Floats) -> Floats:
-        running = np.concatenate([[0.0], np.cumsum(np.concatenate([column, column]))])
-        full = running[np.arange(n) + lengths[0]] - running[:n]
-        last = running[np.arange(n) + lengths[-1]] - running[:n]
-        return full[starts[:, :-1]].sum(axis=1) + last[starts[:, -1]]
-
-    replicates = np.empty((resampler.resamples, values.shape[1]))
-    for column in range(values.shape[1]):
-        top = totals(values[:, column])
-        same = bool((weights[:, column] == 1).all())
-        bottom = np.full(len(top), float(n)) if same else totals(weights[:, column])
-        replicates[:, column] = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0.5)
-    return replicates
-
-
-def block_quantile_replicates(values: Floats, levels: Floats, resampler: Resampler) -> Floats:
-    """Linear quantiles of circular block resamples of one text: float64[resamples, levels]; ``values`` are finite."""
-    n = len(values)
-    levels = np.asarray(levels, dtype=np.float64)
-    order = np.argsort(values, kind="stable")
-    rank = np.empty(n, dtype=np.uint16 if n < 65_536 else np.int64)
-    rank[order] = np.arange(n)
-    ordered = values[order]
-    starts = resampler.block_starts(n)
-    inside = np.arange(resampler.block_tokens)
-    replicates = np.empty((resampler.resamples, len(levels)))
-    place = levels * (n - 1)
-    below = np.floor(place).astype(np.int64)
-    above = np.minimum(below + 1, n - 1)
-    for first in range(0, resampler.resamples, 500):
-        rows = starts[first : first + 500]
-        drawn = ((rows[:, :, None] + inside) % n).reshape(len(rows), -1)[:, :n]
-        ranks = np.sort(rank[drawn], axis=1)
-        low, high = ordered[ranks[:, below]], ordered[ranks[:, above]]
-        replicates[first : first + 500] = low + (high - low) * (place - below)
-    return replicates

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drift_runs.measure.intervals import Resampler, ratio_intervals
+from drift_runs.measure.intervals import Resampler, cluster_intervals, ratio_intervals
 
 FOLDER = Path(os.environ.get("DRIFT_PUBLISHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 RECEIPTS = FOLDER / "qwen38-exl3"
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 # The publisher drew 10,000 resamples from another random stream, which moves the ends in the third digit.
 ENDS = 0.01
+EXACT = 1e-12
 
 
 def contexts(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -59,13 +60,15 @@ def test_paired_difference_and_its_interval(key: str):
     assert (found.low[0], found.high[0]) == pytest.approx(tuple(expected["ci95"]), rel=ENDS)
 
 
-def test_percentile_interval_from_the_published_seed():
+def test_both_intervals_and_the_standard_error_from_the_published_seed():
     data = json.loads((FOLDER / "glm53-panel.json").read_text())
     means = np.array([window["mean_kl"] for window in data["windows"]])[:, None]
     positions = np.array([float(window["scored_positions"]) for window in data["windows"]])[:, None]
     expected = data["published"]
     resampler = Resampler(seed=expected["seed"], resamples=expected["resamples"])
     index = np.arange(len(means), dtype=np.int32)
-    found = ratio_intervals(means * positions, positions, index, len(means), resampler)
-    assert (means * positions).sum() / positions.sum() == pytest.approx(expected["mean"], rel=1e-12)
-    assert (found.low[0], found.high[0]) == pytest.approx(tuple(expected["ci95_percentile"]), rel=1e-9)
+    found = cluster_intervals(means * positions, positions, index, len(means), resampler)
+    assert (means * positions).sum() / positions.sum() == pytest.approx(expected["mean"], rel=EXACT)
+    assert found.standard_error[0] == pytest.approx(expected["se_clustered_window"], rel=EXACT)
+    for bounds, key in ((found.percentile, "ci95_percentile"), (found.bca, "ci95_bca")):
+        assert (bounds.low[0], bounds.high[0]) == pytest.approx(tuple(expected[key]), rel=EXACT)
