@@ -1,7 +1,7 @@
 """Results that other people published, as data with their source (schema ``drift.published/1``).
 
-They are facts and not figures of this tool: nothing here becomes a row of ``FIGURES``, and nothing is ranked with one. A column
-says which spec id its numbers follow, or that the source did not publish the definition.
+They are facts and not figures of this tool: nothing here becomes a row of ``FIGURES``, and nothing is ranked with one.
+A column says which spec id its numbers follow, or that the source did not publish the definition.
 """
 
 from __future__ import annotations
