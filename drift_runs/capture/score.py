@@ -22,6 +22,9 @@ from drift_runs.measure.divergence import PositionColumns, RowColumns, compare_a
 _LEAST_BLOCK_ROWS = 64
 """Rows that a decode path collects before they are analysed: one row at a time would cost more than the engine."""
 
+MARKS = ("copy", "literal")
+"""Columns of a comparison that follow from the text alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowTask:
@@ -34,6 +37,9 @@ class WindowTask:
     """Scored positions, ascending."""
     top_k: int
     dictionary_size: int
+    copy: NDArray[np.bool_] | None = None
+    """Marks of the scored positions' tokens for the comparison; None where the text is not known."""
+    literal: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +140,7 @@ def score_window(
     if reference is not None:
         same = rows_identical(reference.row_full, hashes)
         extra = {"row_identical": same, "row_hash": pa.array(["row.full"] * count).dictionary_encode()}
+        extra |= {name: pa.array(marks) for name in MARKS if (marks := getattr(task, name)) is not None}
         comparison = _table(task, [part.arrays() for part in comparison_parts], extra, schema.COMPARISON)
     own_s = time.perf_counter() - started - engine_s
     return ScoredWindow(rows=rows, comparison=comparison, engine_s=engine_s, own_s=own_s)

@@ -51,6 +51,18 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return wide - top - np.log(np.exp(wide - top).sum(axis=1, keepdims=True))
 
 
+def test_marks_of_the_text_reach_the_comparison(engine: LlamaCpp) -> None:
+    logits = rows(engine, TOKENS.tolist(), POSITIONS.tolist())
+    copy, literal = np.arange(len(POSITIONS)) % 2 == 0, np.arange(len(POSITIONS)) == 3
+    reference = ReferenceRows(logits=logits, row_full=[None] * len(POSITIONS))
+    found = score_window(engine, task(copy=copy, literal=literal), reference=reference).comparison
+    assert found["copy"].to_pylist() == copy.tolist() and found["literal"].to_pylist() == literal.tolist()
+    without = score_window(engine, task(), reference=reference).comparison
+    assert without["copy"].null_count == without["literal"].null_count == len(POSITIONS)
+    marks = ["copy", "literal"]
+    assert found.drop_columns(marks).equals(without.drop_columns(marks))
+
+
 def test_rows_are_those_of_the_logits(engine: LlamaCpp) -> None:
     logits = rows(engine, TOKENS.tolist(), POSITIONS.tolist())
     table = score_window(engine, task()).rows
