@@ -15,10 +15,13 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from drift_runs.errors import ImportFileError
-from drift_runs.protocol.problems import Problems, add_validation_errors
+from drift_runs.protocol.problems import key_path, shown
 
 JSON_LIMIT_BYTES = 512 * 2**20
 """A parsed file takes about ten times its size in memory."""
+
+WINDOWS_LIMIT = 2**15 - 1
+"""Names of windows are numbered in 16 bits in every table."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -77,10 +80,24 @@ def parse_json(source: Source, model: type[Model]) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as failure:
-        problems = Problems(source.where, content)
-        add_validation_errors(problems, model, failure)
-        first = problems.errors[0]
-        raise ImportFileError(first.what, where=first.where, expected=first.expected, todo=first.todo) from failure
+        raise _first_fault(source, content, failure) from failure
+
+
+def _first_fault(source: Source, content: Any, failure: ValidationError) -> ImportFileError:
+    """The first thing that does not fit the format, in the words of the file."""
+    first = failure.errors(include_url=False)[0]
+    loc = tuple(first["loc"])
+    if first["type"] == "missing":
+        loc, what, expected = loc[:-1], f"missing key {loc[-1]!r}", ""
+    else:
+        given = first["input"]
+        name = {dict: "an object", list: "an array"}.get(type(given)) or shown(given)
+        what = f"{name} does not fit"
+        expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+        if first["type"] == "model_type":
+            expected = "an object"
+    at = key_path(loc, content)
+    return ImportFileError(what, where=f"{source.where}: {at}" if at else source.where, expected=expected)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
