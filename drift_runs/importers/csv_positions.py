@@ -231,9 +231,7 @@ class Reader:
 
     def name(self, at: str, text: str, what: str) -> str:
         if not text or len(text) > NAME_LIMIT_CHARACTERS or one_line(text) != text:
-            self.source.refuse(
-                f"{what} {text[:40]!r}", at=at, expected=f"a name of 1 to {NAME_LIMIT_CHARACTERS} letters"
-            )
+            self.source.refuse(f"{what} {text[:40]!r}", at=at, expected=f"1 to {NAME_LIMIT_CHARACTERS} letters")
         return text
 
     def whole(self, at: str, text: str, what: str) -> int:
