@@ -1,0 +1,1 @@
+"""Pure judging of generated text: what a rollout, a branch or a tool call says about drift."""
