@@ -201,6 +201,13 @@ class LlamaCpp:
             raise EngineError(f"the tokenizer asks for {-count} ids", where=str(self.model_file))
         return list(buffer[:count])
 
+    @property
+    def automatic_bos(self) -> int | None:
+        """The id that the vocabulary asks to be put in front of a text; None where it asks for none."""
+        if not self._library.llama_vocab_get_add_bos(self._vocab):
+            return None
+        return int(self._library.llama_vocab_bos(self._vocab))
+
     def ends_generation(self, token: int) -> bool:
         """True for an end-of-turn or end-of-text token."""
         return bool(self._library.llama_vocab_is_eog(self._vocab, token))

@@ -138,6 +138,8 @@ _FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "llama_model_chat_template": (c.c_char_p, [_VOID, c.c_char_p]),
     "llama_vocab_n_tokens": (c.c_int32, [_VOID]),
     "llama_vocab_is_eog": (c.c_bool, [_VOID, c.c_int32]),
+    "llama_vocab_get_add_bos": (c.c_bool, [_VOID]),
+    "llama_vocab_bos": (c.c_int32, [_VOID]),
     "llama_tokenize": (c.c_int32, [_VOID, c.c_char_p, c.c_int32, _TOKEN_P, c.c_int32, c.c_bool, c.c_bool]),
     "llama_token_to_piece": (c.c_int32, [_VOID, c.c_int32, c.c_char_p, c.c_int32, c.c_int32, c.c_bool]),
     "llama_get_memory": (_VOID, [_VOID]),
