@@ -99,7 +99,7 @@ def compare_with_model(
         notes=(
             *quality.notes(),
             f"BOS: {first}",
-            "the base file's rows are rounded to 16 bits, the model's are not: the floor of that rounding is in every figure",
+            "the base file's rows are rounded to 16 bits and the model's are not: that rounding is in every figure",
             *notes_of(file)[:1],
         ),
     )

@@ -7,9 +7,9 @@ Little-endian throughout, sizes in 64 bits:
     i32        tokens, context length x chunks of them
     rows       for each chunk one row for each of the context's indices from half of it to the last but one
 
-A row is two float32 (``scale`` and the row's least log-probability), V whole numbers of 16 bits, and one more of padding
-where V is odd. Entry q stands for the log-probability ``scale x q + least``. The writer lifts everything that is more
-than 16 nats below the row's best entry to that floor, q = 0.
+A row is two float32 (``scale`` and the row's least log-probability), V whole numbers of 16 bits, and one more of
+padding where V is odd. Entry q stands for the log-probability ``scale x q + least``. The writer lifts everything that
+is more than 16 nats below the row's best entry to that floor, q = 0.
 """
 
 from __future__ import annotations

@@ -64,9 +64,10 @@ class Quality:
     def notes(self) -> tuple[str, ...]:
         notes = []
         if self.rows:
+            mean = self.mass_error_sum / self.rows
             notes.append(
-                f"stored in 16 bits and renormalised: |sum of probabilities - 1| was {self.mass_error_sum / self.rows:.3g} "
-                f"in the mean of {self.rows:,} rows, {self.mass_error_max:.3g} at most"
+                f"stored in 16 bits and renormalised: |sum of probabilities - 1| was {mean:.3g} in the mean of "
+                f"{self.rows:,} rows, {self.mass_error_max:.3g} at most"
             )
             notes.append(
                 f"{self.at_floor / self.entries:.3%} of the entries stand at the floor, {FLOOR_NATS:g} nats below the "
