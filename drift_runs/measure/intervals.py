@@ -33,6 +33,7 @@ __all__ = [
     "cluster_of",
     "cluster_sums",
     "clusters_of",
+    "clusters_of_windows",
     "intervals_of_sums",
     "plural",
     "quantile_intervals",
@@ -79,12 +80,18 @@ def cluster_of(window: Window, unit: str) -> str:
 
 def clusters_of(positions: Positions, protocol: Protocol) -> Clusters:
     """Clusters of ``positions`` in order of first appearance, by the protocol's unit."""
+    return clusters_of_windows(positions.windows, positions.window, protocol)
+
+
+def clusters_of_windows(windows: tuple[str, ...], window: NDArray[np.int32], protocol: Protocol) -> Clusters:
+    """Clusters of positions of which only the window is known: int32[n], into ``windows``."""
     unit = protocol.intervals.cluster
-    by_window = [cluster_of(protocol.window(name), unit) for name in positions.windows]
-    labels = tuple(dict.fromkeys(by_window))
-    code = np.array([labels.index(label) for label in by_window], dtype=np.int32)
-    index = code[positions.window] if len(code) else np.zeros(len(positions), dtype=np.int32)
-    return Clusters(unit=unit, labels=labels, index=index).take(np.arange(len(positions)))
+    known = {item.name: item for item in protocol.windows}
+    by_window = [cluster_of(known[name], unit) for name in windows]
+    number = {label: at for at, label in enumerate(dict.fromkeys(by_window))}
+    code = np.array([number[label] for label in by_window], dtype=np.int32)
+    index = code[window] if len(code) else np.zeros(len(window), dtype=np.int32)
+    return Clusters(unit=unit, labels=tuple(number), index=index).take(np.arange(len(index)))
 
 
 def small_cluster_note(count: int, unit: str) -> str:

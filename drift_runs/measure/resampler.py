@@ -68,7 +68,7 @@ class Resampler:
         if clusters not in self._counts:
             generator = np.random.default_rng(self.seed)
             counts = np.empty((self.resamples, clusters), dtype=np.int16 if clusters < 2**15 else np.int32)
-            for rows in _slices(self.resamples, clusters):
+            for rows in slices_of(self.resamples, clusters):
                 # A matrix draws the same stream as one call a row; a test holds that.
                 drawn = generator.integers(0, clusters, (rows.stop - rows.start, clusters))
                 drawn += np.arange(len(drawn))[:, None] * clusters
@@ -85,7 +85,7 @@ class Resampler:
     def slices(self, clusters: int) -> Iterator[tuple[slice, Floats]]:
         """The multiplicities in slices of resamples, as float64[rows, clusters] with the rows that they are."""
         counts = self.multiplicities(clusters)
-        for rows in _slices(self.resamples, clusters):
+        for rows in slices_of(self.resamples, clusters):
             yield rows, counts[rows].astype(np.float64)
 
     def sums(self, by_cluster: Floats) -> Floats:
@@ -99,7 +99,7 @@ class Resampler:
         """First positions of circular blocks, enough to cover ``positions``: int64[rows, blocks], with its rows."""
         generator = np.random.default_rng(self.seed)
         blocks = -(-positions // self.block_tokens)
-        for rows in _slices(self.resamples, max(positions, 1)):
+        for rows in slices_of(self.resamples, max(positions, 1)):
             yield rows, generator.integers(0, positions, (rows.stop - rows.start, blocks))
 
     def percentile(self, replicates: Floats) -> Bounds:
@@ -130,7 +130,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _slices(rows: int, entries: int) -> Iterator[slice]:
+def slices_of(rows: int, entries: int) -> Iterator[slice]:
     """Slices of rows with about ``SLICE_ENTRIES`` entries each."""
     step = max(1, SLICE_ENTRIES // max(entries, 1))
     for first in range(0, rows, step):
