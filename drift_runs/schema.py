@@ -279,6 +279,9 @@ ROLLOUTS = _schema(
 )
 """Free-running continuations of one arm."""
 
+DICTIONARY = _schema("drift.dictionary/1", [("bytes", pa.binary(), False)])
+"""The bytes of each token, in the order of their ids: the table whose digest a protocol names."""
+
 
 class RowFlag:
     """Bits of the ``flags`` columns."""

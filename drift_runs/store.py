@@ -7,6 +7,7 @@
     <store>/comparisons/<comparison id>/comparison.json   the two capture ids
     <store>/comparisons/<comparison id>/<window>.parquet  schema COMPARISON
     <store>/campaigns/<protocol digest>-<key>.json        which capture is which arm
+    <store>/dictionaries/<dictionary digest>.parquet      schema DICTIONARY: the bytes of each token
     <store>/spill/                                        full rows of the reference, for the group at work only
 
 Every file is written under a temporary name, flushed, and renamed. A file that is there is whole.
@@ -20,7 +21,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ import pyarrow.parquet as pq
 
 from drift_runs import schema
 from drift_runs.errors import StoreBusy, StoreError
-from drift_runs.protocol.canonical import canonical_json, write_atomically
+from drift_runs.protocol.canonical import canonical_json, dictionary_sha256, write_atomically
 
 FORMAT = "drift.store/1"
 DEFAULT_FOLDER = "drift-store"
@@ -41,15 +42,19 @@ def content_id(content: object) -> str:
     return hashlib.sha256(canonical_json(content)).hexdigest()[:16]
 
 
-def comparison_id(reference_capture: str, candidate_capture: str) -> str:
-    """Identity of a comparison: the two captures and the table's version."""
-    return content_id(
-        {
-            "reference": reference_capture,
-            "candidate": candidate_capture,
-            "table": schema.version_of(schema.COMPARISON),
-        }
-    )
+def comparison_id(reference_capture: str, candidate_capture: str, marks: Mapping[str, int] | None = None) -> str:
+    """Identity of a comparison: the two captures, the table's version, and what else its columns depend on.
+
+    ``marks``: settings of the marks that are stored in it, where they are not the defaults.
+    """
+    content: dict[str, object] = {
+        "reference": reference_capture,
+        "candidate": candidate_capture,
+        "table": schema.version_of(schema.COMPARISON),
+    }
+    if marks:
+        content["marks"] = dict(marks)
+    return content_id(content)
 
 
 def _way_out(error: OSError) -> str:
@@ -175,7 +180,7 @@ class Store:
     def _clean(self) -> None:
         """What a killed process left: spilled rows and temporary files."""
         shutil.rmtree(self.spill_folder, ignore_errors=True)
-        patterns = [".*.tmp", "*/.*.tmp"]
+        patterns = [".*.tmp", "*/.*.tmp", f"dictionaries/*{_PART}"]
         patterns += [f"{kind}/*/{name}" for kind in ("captures", "comparisons") for name in (f"*{_PART}", ".*.tmp")]
         for pattern in patterns:
             for part in self.root.glob(pattern):
@@ -199,6 +204,30 @@ class Store:
 
     def comparison_file(self, comparison: str, window: str) -> Path:
         return self.comparison_folder(comparison) / f"{window}.parquet"
+
+    def dictionary_file(self, sha256: str) -> Path:
+        return self.root / "dictionaries" / f"{sha256}.parquet"
+
+    def write_dictionary(self, tokens: Sequence[bytes]) -> Path:
+        """Keep a dictionary under its digest; one that is there is not written again."""
+        path = self.dictionary_file(dictionary_sha256(tokens))
+        if not path.is_file():
+            write_table(path, pa.table({"bytes": tokens}, schema=schema.DICTIONARY), schema.DICTIONARY)
+        return path
+
+    def read_dictionary(self, sha256: str) -> tuple[bytes, ...]:
+        """The bytes of each id, in order. ``StoreError`` when it is not here, or is not what its name says."""
+        path = self.dictionary_file(sha256)
+        tokens = tuple(read_table(path, schema.DICTIONARY)["bytes"].to_pylist())
+        found = dictionary_sha256(tokens)
+        if found != sha256:
+            raise StoreError(
+                f"its dictionary has SHA-256 {found[:16]}…",
+                where=str(path),
+                expected=f"{sha256[:16]}…, its name",
+                todo="remove the file and run again: it is written anew",
+            )
+        return tokens
 
     def write_identity(self, folder: Path, name: str, identity: object) -> None:
         """Write an identity beside its tables; the same identity is not written twice."""

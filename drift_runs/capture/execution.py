@@ -22,6 +22,9 @@ from drift_runs.protocol.model import Arm, Capture, Floor, Settings
 from drift_runs.store import comparison_id, content_id
 from drift_runs.weights.gguf_file import WeightsFile, inspect
 
+COPY_SETTINGS = {"copy_tokens", "copy_distance_tokens"}
+"""Of a protocol's marks, what columns of a stored comparison depend on."""
+
 Kind = Literal["reference", "floor", "candidate", "follow-up"]
 
 
@@ -43,6 +46,8 @@ class Execution:
     windows: tuple[str, ...]
     identity: Mapping[str, object]
     capture_id: str
+    marks: Mapping[str, int]
+    """The protocol's settings of the copy mark, where they are not the defaults: comparisons hold the mark."""
 
     @property
     def title(self) -> str:
@@ -54,7 +59,7 @@ class Execution:
 
     def compared_with(self, reference: Execution) -> str:
         """Id of the comparison with a reference."""
-        return comparison_id(reference.capture_id, self.capture_id)
+        return comparison_id(reference.capture_id, self.capture_id, self.marks)
 
 
 def plan_executions(
@@ -124,6 +129,7 @@ def plan_executions(
             windows=windows,
             identity=identity,
             capture_id=content_id(identity),
+            marks=protocol.marks.model_dump(include=COPY_SETTINGS, exclude_defaults=True),
         )
 
     planned = [execution(protocol.reference, "reference")]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from drift_runs.capture.execution import Execution
+from drift_runs.capture.execution import COPY_SETTINGS, Execution
 from drift_runs.errors import EngineDied, by_name
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.store import Store
@@ -90,6 +90,7 @@ def run_launch(store: Store, loaded: LoadedProtocol, reference: Execution, steps
         "settings": asdict(first.settings),
         "dictionary": loaded.protocol.dictionary.model_dump(),
         "top_k": loaded.protocol.capture.top_k,
+        "marks": loaded.protocol.marks.model_dump(include=COPY_SETTINGS),
         "reference": reference.capture_id,
         "steps": [_step(loaded, reference, step) for step in steps],
     }

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,6 +25,8 @@ from drift_runs import schema
 from drift_runs.capture.score import ReferenceRows, ScoredWindow, WindowTask, score_window, scored_positions
 from drift_runs.engines.base import Engine, EngineSettings
 from drift_runs.errors import DriftError, EngineError, ModelFileError, StoreError
+from drift_runs.measure.copies import copy_marks
+from drift_runs.measure.literals import literal_marks
 from drift_runs.protocol.canonical import dictionary_sha256
 from drift_runs.store import Store, read_table, write_table
 
@@ -109,8 +112,9 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
         )
     _send(events, event="open", seconds=time.perf_counter() - started)
     store = Store(Path(job["store"]))
+    store.write_dictionary(table)
     for step in job["steps"]:
-        _step(engine, store, job, step, events)
+        _step(engine, store, job, step, table, events)
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -139,7 +143,9 @@ def _open(job: dict[str, Any]) -> Engine:
     return LlamaCpp(Path(job["model"]), EngineSettings(**job["settings"]))
 
 
-def _step(engine: Engine, store: Store, job: dict[str, Any], step: dict[str, Any], events: TextIO) -> None:
+def _step(
+    engine: Engine, store: Store, job: dict[str, Any], step: dict[str, Any], table: list[bytes], events: TextIO
+) -> None:
     name = step["window"]
     task = WindowTask(
         window=name,
@@ -151,6 +157,11 @@ def _step(engine: Engine, store: Store, job: dict[str, Any], step: dict[str, Any
     )
     reference = None
     if step["comparison"]:
+        task = replace(
+            task,
+            copy=copy_marks(task.tokens, **job["marks"])[task.positions],
+            literal=literal_marks([table[token] for token in step["tokens"]])[task.positions],
+        )
         rows = read_table(store.rows_file(job["reference"], name), schema.ROWS)
         logits = np.load(store.spill_file(name), mmap_mode="r")
         reference = ReferenceRows(logits=logits, row_full=rows["row_full"].to_pylist())

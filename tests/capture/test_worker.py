@@ -165,6 +165,7 @@ def endless_job(campaign: Campaign) -> dict:
         "settings": asdict(reference.settings),
         "dictionary": loaded.protocol.dictionary.model_dump(),
         "top_k": 8,
+        "marks": {"copy_tokens": 12, "copy_distance_tokens": 2048},
         "reference": reference.capture_id,
         "steps": [step] * 20_000,
     }
