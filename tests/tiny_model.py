@@ -20,8 +20,8 @@ def vocabulary_name(token: bytes) -> str:
     return token.decode().replace(" ", "\u0120").replace("\n", "\u010a")
 
 
-def write_tiny_model(path: Path, *, seed: int = 1, poison: str = "", context: int = 128) -> Path:
-    """Write an F16 GGUF. ``poison`` names a tensor whose weights become NaN."""
+def write_tiny_model(path: Path, *, seed: int = 1, poison: str = "", context: int = 128, add_bos: bool = False) -> Path:
+    """Write an F16 GGUF. ``poison`` names a tensor whose weights become NaN; ``add_bos``: a text starts with BOS."""
     import gguf
 
     rng = np.random.default_rng(seed)
@@ -45,6 +45,8 @@ def write_tiny_model(path: Path, *, seed: int = 1, poison: str = "", context: in
     writer.add_token_merges(["a b"])
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)
+    if add_bos:
+        writer.add_add_bos_token(True)
 
     def matrix(name: str, rows: int, columns: int, scale: float = 1.0) -> None:
         values = (rng.standard_normal((rows, columns)) * scale / np.sqrt(columns)).astype(np.float16)

@@ -82,25 +82,25 @@ class KldFile:
 
     def blocks(self, *, block_bytes: int = BLOCK_BYTES) -> Iterator[KldBlock]:
         """All rows in order, in blocks that hold at most ``block_bytes`` of float32 and never cross a chunk."""
-        words = row_words(self.dictionary_size)
         at_once = max(1, block_bytes // (4 * self.dictionary_size))
+        for chunk in range(self.chunks):
+            for start in range(0, self.rows_per_chunk, at_once):
+                yield self.block(chunk, slice(start, start + at_once))
+
+    def block(self, chunk: int, rows: slice) -> KldBlock:
+        """Some rows of one chunk, counted from its first stored row."""
         stored = np.memmap(
             self.path,
             dtype="<u2",
             mode="r",
             offset=HEADER_BYTES + 4 * self.tokens.size,
-            shape=(self.chunks, self.rows_per_chunk, words),
+            shape=(self.chunks, self.rows_per_chunk, row_words(self.dictionary_size)),
         )
-        positions = self.positions
-        for chunk in range(self.chunks):
-            for start in range(0, self.rows_per_chunk, at_once):
-                here = slice(start, start + at_once)
-                rows = np.ascontiguousarray(stored[chunk, here])
-                where = f"{self.path}: {self.window(chunk)} position {int(positions[here][0])}"
-                logprobs, mass, at_floor = dequantise(rows, self.dictionary_size, where)
-                yield KldBlock(
-                    chunk, positions[here], self.tokens[chunk, positions[here]], logprobs, rows, mass, at_floor
-                )
+        taken = np.array(stored[chunk, rows])
+        positions = self.positions[rows]
+        where = f"{self.path}: {self.window(chunk)} position {int(positions[0])}"
+        logprobs, mass, at_floor = dequantise(taken, self.dictionary_size, where)
+        return KldBlock(chunk, positions, self.tokens[chunk, positions], logprobs, taken, mass, at_floor)
 
 
 def open_kld(path: Path) -> KldFile:
