@@ -283,6 +283,32 @@ DICTIONARY = _schema("drift.dictionary/1", [("bytes", pa.binary(), False)])
 """The bytes of each token, in the order of their ids: the table whose digest a protocol names."""
 
 
+SUBSAMPLE = _schema(
+    "drift.subsample/1",
+    [
+        ("arm", pa.string(), False),
+        ("outliers", pa.string(), False),  # with, without
+        ("probe", pa.string(), False),  # phase: every stride-th position; random: as many, drawn
+        ("stride", pa.int32(), False),
+        ("probes", pa.int32(), False),  # samples that were simulated
+        ("positions", pa.int64(), False),  # of the full rows
+        ("sampled", pa.int64(), False),  # positions of a sample: the median of the samples
+        ("spec", pa.string(), False),
+        ("statistic", pa.string(), False),  # worst_range.p95, .mean, .rate; seen; max; mean; history_width
+        ("named", pa.string(), False),  # the worst range, or the place of the largest value, of the full rows
+        ("full_value", pa.float64(), True),  # of the full rows
+        ("value", pa.float64(), True),  # a share of the samples, or a relative error or width
+        ("low", pa.float64(), True),  # over the samples
+        ("high", pa.float64(), True),
+        ("not_nameable", pa.int32(), True),  # samples with too few positions of the worst range to name it
+        ("another_named", pa.int32(), True),  # samples that name another range
+        ("none_named", pa.int32(), True),  # samples that name no range, or see no position of the kind
+        ("reason", pa.string(), False),  # why a value is absent or what to mind; empty when nothing
+    ],
+)
+"""What samples of an arm's positions would have seen of what all of its positions show."""
+
+
 class RowFlag:
     """Bits of the ``flags`` columns."""
 
