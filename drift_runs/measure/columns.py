@@ -59,16 +59,34 @@ class RowColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionColumns:
-    """What table ``COMPARISON`` holds of n positions, apart from window, position, role, token and ``row_identical``.
+    """What table ``COMPARISON`` holds of n positions, apart from what the stream says and the row hashes.
 
-    NaN stands for null. ``valid``: bool[n], both rows usable; where it is False the flips mean nothing and are null.
+    NaN stands for null, and so does a rank of 0 or a best token of -1. ``valid``: bool[n], both rows usable; where it
+    is False flips, swaps and counts mean nothing and are null.
     """
 
     valid: NDArray[np.bool_]
     kl_full_nats: NDArray[np.float64]
+    js_full_nats: NDArray[np.float64]
+    top_k: NDArray[np.int32]
+    """K of the ``kl_topk`` columns and of the top-K entropies, the same in every row."""
+    kl_topk_tail_nats: NDArray[np.float64]
+    kl_topk_shared_nats: NDArray[np.float64]
+    kl_topk_lower_nats: NDArray[np.float64]
+    kl_topk_floor_nats: NDArray[np.float64]
+    shared_support: NDArray[np.int32]
+    """Tokens among the K best of both sides."""
+    reference_mass_outside: NDArray[np.float64]
+    """P of everything else."""
+    missed: NDArray[np.int32]
+    """Of the reference's K best, those that are not among the candidate's K best."""
     flip: NDArray[np.bool_]
     flip_strict: NDArray[np.bool_]
     """The sets of tied best tokens are disjoint."""
+    flip_text: NDArray[np.bool_]
+    """The candidate's best token is not the text's own."""
+    swap: NDArray[np.bool_]
+    """Each side's second-best token is the other's best; the lowest id wins a tie of either place."""
     reference_top: NDArray[np.int32]
     """The lowest id of the best tokens; -1 when the row is unusable."""
     candidate_top: NDArray[np.int32]
@@ -80,9 +98,18 @@ class PositionColumns:
     reference_nll_nats: NDArray[np.float64]
     candidate_nll_nats: NDArray[np.float64]
     dp: NDArray[np.float64]
+    reference_rank: NDArray[np.int32]
+    """Of the actual token: 1 plus the strictly better ones; 0 when it is not known."""
+    candidate_rank: NDArray[np.int32]
     reference_entropy_nats: NDArray[np.float64]
     candidate_entropy_nats: NDArray[np.float64]
+    reference_entropy_topk_nats: NDArray[np.float64]
+    candidate_entropy_topk_nats: NDArray[np.float64]
+    reference_padding_mass: NDArray[np.float64]
+    candidate_padding_mass: NDArray[np.float64]
     max_abs_dlogit: NDArray[np.float32]
+    max_abs_dlogprob: NDArray[np.float32]
+    """Over the shared tokens, where raw logits are not known; NaN where they are."""
     flags: NDArray[np.int32]
 
     def __len__(self) -> int:
@@ -95,12 +122,17 @@ class PositionColumns:
             values = getattr(self, name)
             if name == "valid":
                 continue
-            if name in ("flip", "flip_strict"):
-                arrays[name] = pa.array(values, type=pa.bool_(), mask=~self.valid)
-            elif values.dtype.kind == "f":
-                arrays[name] = _nullable(values, COMPARISON.field(name).type)
+            kind = COMPARISON.field(name).type
+            if values.dtype.kind == "f":
+                arrays[name] = _nullable(values, kind)
+            elif name in ("reference_rank", "candidate_rank"):
+                arrays[name] = pa.array(values, type=kind, mask=values == 0)
+            elif name in ("reference_top", "candidate_top"):
+                arrays[name] = pa.array(values, type=kind, mask=values < 0)
+            elif name in ("top_k", "flags"):
+                arrays[name] = pa.array(values, type=kind)
             else:
-                arrays[name] = pa.array(values, type=COMPARISON.field(name).type)
+                arrays[name] = pa.array(values, type=kind, mask=~self.valid)
         return arrays
 
 
@@ -139,13 +171,10 @@ _ROW_TYPES: dict[str, type] = {
     "flags": np.int32,
 }
 _POSITION_TYPES: dict[str, type] = {name: np.float64 for name in PositionColumns.__slots__} | {
-    "valid": np.bool_,
-    "flip": np.bool_,
-    "flip_strict": np.bool_,
-    "reference_top": np.int32,
-    "candidate_top": np.int32,
-    "max_abs_dlogit": np.float32,
-    "flags": np.int32,
+    **dict.fromkeys(("valid", "flip", "flip_strict", "flip_text", "swap"), np.bool_),
+    **dict.fromkeys(("top_k", "shared_support", "missed", "reference_top", "candidate_top"), np.int32),
+    **dict.fromkeys(("reference_rank", "candidate_rank", "flags"), np.int32),
+    **dict.fromkeys(("max_abs_dlogit", "max_abs_dlogprob"), np.float32),
 }
 
 

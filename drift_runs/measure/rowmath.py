@@ -49,30 +49,36 @@ class SideBlock:
     with 0 in place of minus infinity (its weight is 0, so products stay finite). ``weights``: exp(shifted).
     ``log_total``: float64[b], log of the weights' sum, so that log-softmax = shifted - log_total.
 
+    ``best_entries``: the ``top_k`` best. ``tie_count``: int32[b], entries that share the best logit; 0 for an unusable
+    row. ``second``: int32[b], the second-best id, the lowest winning a tie; -1 when nothing else has mass.
+    ``second_shifted``: float64[b], its shifted logit.
+
+    ``depth``: float64[b], the smallest logit less the largest; -inf or NaN in a row that is not ``finite``.
+
     ``usable``: bool[b], no NaN and no plus infinity, and at least one finite logit. Rows that are not usable hold zeros
     and whoever reads them puts NaN. ``finite``: bool[b], every logit finite, which a row hash needs.
     """
 
-    def __init__(self, rows: NDArray[np.float32], dictionary_size: int, scratch: Scratch, *, second: bool) -> None:
+    def __init__(self, rows: NDArray[np.float32], dictionary_size: int, scratch: Scratch, *, top_k: int) -> None:
         count = len(rows)
         self.logits = rows[:, :dictionary_size]
         self.shifted = scratch.shifted[:count]
         self.weights = scratch.weights[:count]
         with np.errstate(invalid="ignore", over="ignore"):
-            best = self.logits.max(axis=1)
+            first = self.logits.argmax(axis=1)  # of a NaN where there is one
+            best = self.logits[np.arange(count), first]
             least = self.logits.min(axis=1)
+            self.depth = least.astype(np.float64) - best
         self.usable = np.isfinite(best)
         self.finite = self.usable & np.isfinite(least)
         self.best = np.where(self.usable, best, 0).astype(np.float64)
-        self.top = self.logits.argmax(axis=1).astype(np.int32)
+        self.top = first.astype(np.int32)
         self.each = np.arange(count)
 
         self.shifted[:] = self.logits
         self.shifted[~self.usable] = 0
         self.shifted -= self.best[:, None]
         np.exp(self.shifted, out=self.weights)
-        if second:
-            self.second_shifted = self._second()
         for row in np.flatnonzero(self.usable & ~self.finite):
             self.shifted[row][np.isneginf(self.logits[row])] = 0
         self.total = self.weights.sum(axis=1)
@@ -81,19 +87,11 @@ class SideBlock:
         self.entropy_nats = np.where(self.usable, self.log_total - self.own_product / self.total, np.nan)
         self.p1 = np.where(self.usable, 1.0 / self.total, np.nan)
         self.top[~self.usable] = -1
-        tied = self.logits == best[:, None]
-        self.tie_count = np.array([np.count_nonzero(row) for row in tied], dtype=np.int32)
-        self.tie_count[~self.usable] = 0
+        self.tie_count = np.zeros(count, dtype=np.int32)
+        self.second = np.full(count, -1, dtype=np.int32)
+        self.second_shifted = np.full(count, -np.inf)
+        self.best_entries = self._best_entries(top_k)
         self.padding_mass = self._padding(rows[:, dictionary_size:])
-
-    def _second(self) -> NDArray[np.float64]:
-        """Shifted logit of the second-best entry: float64[b]."""
-        at_top = (self.each, self.logits.argmax(axis=1))
-        kept = self.shifted[at_top]
-        self.shifted[at_top] = -np.inf
-        second = self.shifted.max(axis=1)
-        self.shifted[at_top] = kept
-        return second
 
     def _padding(self, padding: NDArray[np.float32]) -> NDArray[np.float64]:
         """Probability of the columns beyond the dictionary, in the softmax over all columns: float64[b]."""
@@ -113,6 +111,11 @@ class SideBlock:
         value = self.logits[self.each, tokens].astype(np.float64) - self.best - self.log_total
         return np.where(self.usable, value, np.nan)
 
+    def logprobs_of(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
+        """:meth:`logprob_of` of several tokens a row, int32[b, K]: float64[b, K]."""
+        value = self.logits[self.each[:, None], ids] - self.best[:, None] - self.log_total[:, None]
+        return np.where(self.usable[:, None], value, np.nan)
+
     def rank_of(self, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
         """1 plus the number of strictly better tokens: int32[b]; 0 for an unusable row."""
         better = self.logits > self.logits[self.each, tokens][:, None]
@@ -120,8 +123,11 @@ class SideBlock:
         rank[~self.usable] = 0
         return rank
 
-    def top_entries(self, top_k: int) -> TopEntries:
-        """The ``top_k`` best entries (all of them when the dictionary is smaller) and the mass outside them."""
+    def _best_entries(self, top_k: int) -> TopEntries:
+        """The ``top_k`` best entries (all of them when the dictionary is smaller) and the mass outside them.
+
+        Ties for the best place and the second place are read off the same few candidates.
+        """
         count, columns = self.logits.shape
         width = min(top_k, columns)
         ids = np.full((count, width), -1, dtype=np.int32)
@@ -134,7 +140,7 @@ class SideBlock:
         offset = (self.best + self.log_total)[good]
         # Candidates are all entries that could round to the float32 log-probability of a lower bound of the K-th:
         # with every tie inside, the choice between ties is by id and not by the order of a selection algorithm.
-        bound = _lower_bound(logits, width).astype(np.float64) - offset
+        bound = _lower_bound(logits, min(max(width, 2), columns)).astype(np.float64) - offset
         with np.errstate(invalid="ignore", over="ignore"):
             rounded = bound.astype(np.float32)
             slack = 2.0 * np.spacing(np.abs(rounded)).astype(np.float64)
@@ -142,17 +148,41 @@ class SideBlock:
         least = np.where(np.isnan(least), np.float32(-np.inf), least)
         flat = np.flatnonzero(logits >= least[:, None])
         row, column = np.divmod(flat, columns)
-        value = (logits[row, column].astype(np.float64) - offset[row]).astype(np.float32)
+        raw = logits[row, column]
+        value = (raw.astype(np.float64) - offset[row]).astype(np.float32)
         order = np.lexsort((-value, row))
         starts = np.searchsorted(row, np.arange(len(good)))
+        self._first_two(good, row, column, raw, starts)
         chosen = order[starts[:, None] + np.arange(width)]
         ids[good] = column[chosen]
         logprobs[good] = value[chosen]
-        tail[good] = self._tail(good, column[chosen])
+        tail[good] = self.log_mass_outside(good, column[chosen])
         return TopEntries(ids, logprobs, tail)
 
-    def _tail(self, good: NDArray[np.intp], ids: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Log-sum-exp of what is outside ``ids``, less the log of the total: float64[good rows]."""
+    def _first_two(
+        self,
+        good: NDArray[np.intp],
+        row: NDArray[np.intp],
+        column: NDArray[np.intp],
+        raw: NDArray[np.float32],
+        starts: NDArray[np.intp],
+    ) -> None:
+        """Fill ``tie_count``, ``second`` and ``second_shifted`` from candidates sorted by row and id."""
+        best = self.best[good]
+        self.tie_count[good] = np.bincount(row[raw == best[row]], minlength=len(good))
+        others = np.where(column == self.top[good][row], np.float32(-np.inf), raw)
+        second = np.maximum.reduceat(others, starts)
+        known = np.isfinite(second)
+        places, first = np.unique(row[others == second[row]], return_index=True)
+        ids = column[others == second[row]][first]
+        self.second[good[places]] = np.where(known[places], ids, -1)
+        self.second_shifted[good] = second - best
+
+    def log_mass_outside(self, good: NDArray[np.intp], ids: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Log of the mass outside ``ids``, summed from what is there and never as 1 less the rest: float64[m].
+
+        ``good``: m usable rows of the block, ``ids``: int[m, K] of them. -inf when nothing is outside.
+        """
         rows = good[:, None]
         kept = self.weights[rows, ids]
         self.weights[rows, ids] = 0

@@ -1,0 +1,70 @@
+"""Jensen-Shannon divergence of full rows, spec ``js.full``: nats, between 0 and ln 2, finite whatever is 0.
+
+    JS = 1/2 sum of P ln(P / M) + 1/2 sum of Q ln(Q / M), with M = (P + Q) / 2
+
+(Lin, 1991, with equal weights). With t = ln P - ln Q this is 1/2 sum of (P + Q) ln(P / M) - 1/2 sum of Q t. The second
+sum needs only products of arrays that both sides have, so one logarithm an entry is left, of a ratio near 1 where the
+rows are alike: equal rows give exactly 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drift_runs.measure.rowmath import SideBlock
+
+LN2 = math.log(2)
+
+_DEPTH = -640.0
+"""Rows whose logits spread further have weights that lost digits or are 0."""
+_LEAST_WEIGHT = 1e-270
+"""An entry below this adds nothing to a float64, and its ratio to another may have lost its digits."""
+
+
+class JensenShannon:
+    """The arithmetic with two rows of working memory, which all blocks of a window reuse."""
+
+    def __init__(self, columns: int) -> None:
+        self._middle = np.empty(columns)
+        self._ratio = np.empty(columns)
+
+    def of(self, reference: SideBlock, candidate: SideBlock, valid: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """float64[b]; NaN where ``valid`` is not. Rounding never takes a value out of [0, ln 2]."""
+        result = np.full(len(valid), np.nan)
+        # NaN and -inf, of rows that are not finite, are not above anything.
+        shallow = valid & (reference.depth > _DEPTH) & (candidate.depth > _DEPTH)
+        crossed = np.einsum("ij,ij->i", candidate.weights, reference.shifted)
+        ratio = reference.total / candidate.total
+        backward = (crossed - candidate.own_product) / candidate.total - reference.log_total + candidate.log_total
+        for row in np.flatnonzero(shallow):
+            forward = self._forward(reference.weights[row], candidate.weights[row], ratio[row])
+            result[row] = forward / reference.total[row] - 0.5 * backward[row]
+        for row in np.flatnonzero(valid & ~shallow):
+            result[row] = _with_zeros(reference, candidate, row)
+        return np.clip(result, 0.0, LN2)
+
+    def _forward(self, p: NDArray[np.float64], q: NDArray[np.float64], ratio: np.float64) -> np.float64:
+        """Sum of M ln(P / M), in units of one of ``p``: weights of either side, ``ratio`` of the reference's total."""
+        np.multiply(p, 0.5, out=self._ratio)
+        np.multiply(q, 0.5 * ratio, out=self._middle)
+        self._middle += self._ratio
+        np.divide(p, self._middle, out=self._ratio)
+        np.log(self._ratio, out=self._ratio)
+        return np.einsum("i,i->", self._middle, self._ratio)
+
+
+def _with_zeros(reference: SideBlock, candidate: SideBlock, row: int) -> float:
+    """One row with zeros or weights next to 0: an entry that one side alone has counts half its mass times ln 2."""
+    p = reference.weights[row] / reference.total[row]
+    q = candidate.weights[row] / candidate.total[row]
+    both = (p > _LEAST_WEIGHT) & (q > _LEAST_WEIGHT)
+    alone = p[~both].sum() + q[~both].sum()
+    p, q = p[both], q[both]
+    middle = 0.5 * p + 0.5 * q
+    forward = np.einsum("i,i->", middle, np.log(p / middle))
+    log_ratio = reference.shifted[row][both] - candidate.shifted[row][both]
+    log_ratio += candidate.log_total[row] - reference.log_total[row]
+    return float(forward - 0.5 * np.einsum("i,i->", q, log_ratio) + 0.5 * LN2 * alone)
