@@ -1,111 +1,181 @@
-"""From what was evaluated over one selection to rows of figures."""
+"""From what was computed over one selection to rows of figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from drift_runs.measure.figures import Figure
-from drift_runs.measure.quantiles import FIRM, WITHHELD
+from drift_runs.measure.quantiles import FIRM, WITHHELD, Quantile
 from drift_runs.measure.ranges import Statistic, WorstRange
-from drift_runs.measure.scopes import STRICT_RATE, STRONG_RATE, Points, Spread
+from drift_runs.measure.ratios import RatioColumn
+from drift_runs.measure.selected import Interval, Selected, SelectedSide, number_or_none
 from drift_runs.measure.verdict import Verdict
 
+BORROWED = "borrowed: a floor of another reference gives no verdict"
 
-class Evaluated(NamedTuple):
-    """Figures of one selection of positions, their intervals, and the floor that stands beside them."""
 
-    points: Points
-    spread: Spread
-    floor: str
-    floor_points: Points | None
+class Beside(NamedTuple):
+    """The floor that stands beside a selection; its name is empty when none covers it."""
+
+    name: str = ""
+    side: SelectedSide | None = None
+    borrowed: bool = False
+
+    def labels(self) -> dict:
+        return {"floor": self.name, "borrowed": self.borrowed}
 
 
 def ratio_figure(
-    beside: dict, spec: str, statistic: str, at: int, found: Evaluated, note: str, decided: Verdict | None
+    common: dict,
+    column: RatioColumn,
+    at: int,
+    found: Selected,
+    beside: Beside,
+    note: str,
+    decided: Verdict | None,
 ) -> Figure:
-    value = number_or_none(found.points.ratios[at])
-    low, high = number_or_none(found.spread.ratios.low[at]), number_or_none(found.spread.ratios.high[at])
-    floor = found.floor_points
-    empty = "no strong positions" if at == STRONG_RATE and found.points.used[STRICT_RATE] else "no positions"
+    """A ratio of sums; ``decided`` is the verdict, where one is given."""
+    sums = found.sums
+    value = number_or_none(sums.ratios[at])
+    interval = found.ratio_interval(at)
+    # Where no position of the ratio is left although some are known, that is another reason than no positions.
+    known = len(found.chosen) > sums.excluded[at]
+    empty = column.absence or (column.empty if column.empty and known else "no positions")
     return Figure(
-        **beside,
-        spec=spec,
-        statistic=statistic,
+        **common,
+        **beside.labels(),
+        spec=column.spec,
+        statistic=column.statistic,
         value=value,
-        n=int(found.points.used[at]),
-        excluded=int(found.points.excluded[at]),
+        n=int(sums.used[at]),
+        excluded=int(sums.excluded[at]),
         state=FIRM if value is not None else WITHHELD,
         reason=note if value is not None else empty,
-        low=low,
-        high=high,
-        interval=found.spread.label if low is not None else "",
-        floor_value=None if floor is None else number_or_none(floor.ratios[at]),
+        **_ends(interval, found),
+        floor_value=None if beside.side is None else number_or_none(beside.side.sums.ratios[at]),
         verdict="" if decided is None else decided.outcome,
         verdict_reason="" if decided is None else decided.reason,
     )
 
 
-def distribution_figures(beside: dict, found: Evaluated, note: str) -> Iterator[Figure]:
-    """Quantiles, the largest value and the share of the tail of ``kl.full``."""
-    points, floor = found.points, found.floor_points
-    for at, quantile in enumerate(points.quantiles):
-        held = quantile.state == WITHHELD
-        low = None if held else number_or_none(found.spread.quantiles.low[at])
-        high = None if held else number_or_none(found.spread.quantiles.high[at])
-        yield Figure(
-            **beside,
-            spec="kl.full",
-            statistic=quantile.name,
-            value=quantile.value,
-            n=quantile.n,
-            excluded=quantile.excluded,
-            beyond=quantile.beyond,
-            state=quantile.state,
-            reason=quantile.reason if held else note,
-            low=low,
-            high=high,
-            interval=found.spread.label if low is not None else "",
-            floor_value=None if floor is None else floor.quantiles[at].value,
-        )
-    count = points.quantiles[0].n
-    excluded = points.quantiles[0].excluded
-    yield Figure(
-        **beside,
-        spec="kl.full",
+def count_figure(common: dict, column: RatioColumn, at: int, found: Selected, beside: Beside) -> Figure:
+    """How often something happened among the positions where it could be seen."""
+    floor_value = None
+    if beside.side is not None and beside.side.sums.excluded[at] < len(found.chosen):
+        floor_value = float(beside.side.sums.sums[at])
+    return Figure(
+        **common,
+        **beside.labels(),
+        spec=column.spec,
+        statistic=column.count,
+        value=float(found.sums.sums[at]),
+        n=int(found.sums.used[at]),
+        excluded=int(found.sums.excluded[at]),
+        floor_value=floor_value,
+    )
+
+
+def quantile_figure(
+    common: dict,
+    spec: str,
+    quantile: Quantile,
+    floor: Quantile | None,
+    interval: Interval,
+    found: Selected,
+    beside: Beside,
+    note: str,
+    absence: str,
+) -> Figure:
+    """One quantile, with the floor's."""
+    held = quantile.state == WITHHELD
+    return Figure(
+        **common,
+        **beside.labels(),
+        spec=spec,
+        statistic=quantile.name,
+        value=quantile.value,
+        n=quantile.n,
+        excluded=quantile.excluded,
+        beyond=quantile.beyond,
+        state=quantile.state,
+        reason=(absence or quantile.reason) if held else note,
+        **_ends(Interval() if held else interval, found),
+        floor_value=None if floor is None else floor.value,
+    )
+
+
+def largest_figure(common: dict, spec: str, column: str, found: Selected, beside: Beside, absence: str) -> Figure:
+    """The largest value of a divergence."""
+    here = found.distribution(column)
+    count = here.quantiles[0].n
+    return Figure(
+        **common,
+        **beside.labels(),
+        spec=spec,
         statistic="max",
-        value=points.largest,
+        value=here.largest,
         n=count,
-        excluded=excluded,
+        excluded=here.quantiles[0].excluded,
         beyond=0,
         state=FIRM if count else WITHHELD,
-        reason="a maximum grows with n and has no interval" if count else "no positions",
-        floor_value=None if floor is None else floor.largest,
+        reason="a maximum grows with n and has no interval" if count else absence or "no positions",
+        floor_value=None if beside.side is None else beside.side.distribution(column).largest,
     )
-    yield Figure(
-        **beside,
-        spec="kl.full",
+
+
+def tail_figure(common: dict, spec: str, column: str, found: Selected, beside: Beside, absence: str) -> Figure:
+    """The share of the total that the highest twentieth holds."""
+    tail = found.distribution(column).tail
+    return Figure(
+        **common,
+        **beside.labels(),
+        spec=spec,
         statistic="tail_share",
-        value=points.tail.value,
-        n=points.tail.n,
-        excluded=points.tail.excluded,
-        state=FIRM if points.tail.value is not None else WITHHELD,
-        reason=points.tail.reason,
-        floor_value=None if floor is None else floor.tail.value,
+        value=tail.value,
+        n=tail.n,
+        excluded=tail.excluded,
+        state=FIRM if tail.value is not None else WITHHELD,
+        reason=absence or tail.reason,
+        floor_value=None if beside.side is None else beside.side.distribution(column).tail.value,
     )
 
 
-def worst_figure(beside: dict, spec: str, statistic: Statistic, worst: WorstRange) -> Figure:
+def extreme_figure(common: dict, spec: str, statistic: str, column: str, found: Selected, beside: Beside) -> Figure:
+    """The smallest or largest value of a field that is no divergence; statistic ``min`` or ``max``."""
+
+    def of(side: SelectedSide) -> float | None:
+        here = side.distribution(column)
+        return here.smallest if statistic == "min" else here.largest
+
+    value = of(found)
+    counted = found.distribution(column).quantiles[0]
+    return Figure(
+        **common,
+        **beside.labels(),
+        spec=spec,
+        statistic=statistic,
+        value=value,
+        n=counted.n,
+        excluded=counted.excluded,
+        state=FIRM if value is not None else WITHHELD,
+        reason="" if value is not None else "no positions",
+        floor_value=None if beside.side is None else of(beside.side),
+    )
+
+
+def worst_figure(
+    common: dict, spec: str, statistic: Statistic, worst: WorstRange, beside: Beside, absence: str
+) -> Figure:
+    """The worst range: named, with what was passed over."""
     parts = []
+    if worst.value is None:
+        parts.append(absence or "no range is firm or indicative")
     if worst.passed_over:
         spans = ", ".join(f"{span.name} (n {span.n}, {span.reason})" for span in worst.passed_over)
         parts.append(f"passed over: {spans}")
-    if worst.value is None:
-        parts.insert(0, "no range is firm or indicative")
     return Figure(
-        **{**beside, "clusters": worst.clusters},
+        **{**common, "clusters": worst.clusters},
+        **beside.labels(),
         spec=spec,
         statistic=f"worst_range.{statistic.name}",
         value=worst.value,
@@ -118,5 +188,5 @@ def worst_figure(beside: dict, spec: str, statistic: Statistic, worst: WorstRang
     )
 
 
-def number_or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _ends(interval: Interval, found: Selected) -> dict:
+    return {**interval._asdict(), "interval": found.label if interval.low is not None else ""}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,13 @@ from numpy.typing import NDArray
 QUANTILE_RULE = "linear"
 """Order statistics with linear interpolation (numpy's default); stored, as published receipts also use ``lower``."""
 
+LOWER_RULE = "lower"
+"""The order statistic at or below the quantile's place."""
+
 QUANTILES: dict[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+"""Names of quantiles by the stored rule; a name with ``_lower`` after it goes by the other one."""
+
+_LOWER_SUFFIX = "_lower"
 
 FIRM = "firm"
 INDICATIVE = "indicative"
@@ -21,6 +28,22 @@ FIRM_FROM = 100
 INDICATIVE_FROM = 10
 TAIL_LEAST_POSITIONS = 200
 TAIL_DIVISOR = 20
+
+
+class QuantileName(NamedTuple):
+    """What the name of a quantile statistic says."""
+
+    level: float
+    rule: str
+    """``linear`` or ``lower``, as numpy calls them."""
+
+
+def quantile_name(statistic: str) -> QuantileName | None:
+    """Level and rule of ``p95`` or ``p95_lower``; None for a statistic that is no quantile."""
+    base = statistic.removesuffix(_LOWER_SUFFIX)
+    if base not in QUANTILES:
+        return None
+    return QuantileName(QUANTILES[base], QUANTILE_RULE if base == statistic else LOWER_RULE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +98,20 @@ def guard_state(n: int, q: float) -> tuple[str, str]:
 
 
 def quantiles(values: NDArray[np.float64], names: tuple[str, ...] = tuple(QUANTILES)) -> tuple[Quantile, ...]:
-    """The named quantiles of float64[n]; values that are not finite are left out and counted."""
+    """The named quantiles of float64[n]; values that are not finite are left out and counted.
+
+    A name may end in ``_lower``. ``ValueError`` for one that is no quantile's.
+    """
     finite = values[np.isfinite(values)]
     n = len(finite)
-    levels = [QUANTILES[name] for name in names]
-    points = np.quantile(finite, levels) if n else np.full(len(levels), np.nan)
+    named = [quantile_name(name) for name in names]
+    if None in named:
+        raise ValueError(f"{names[named.index(None)]!r} is no quantile: expected one of {', '.join(QUANTILES)}")
+    levels = [name.level for name in named if name is not None]
+    points = np.full(len(levels), np.nan)
+    for rule in dict.fromkeys(name.rule for name in named if name is not None) if n else ():
+        at = [place for place, name in enumerate(named) if name is not None and name.rule == rule]
+        points[at] = np.quantile(finite, [levels[place] for place in at], method=rule)
     found = []
     for name, level, point in zip(names, levels, points, strict=True):
         state, reason = guard_state(n, level)
@@ -95,6 +127,18 @@ def quantiles(values: NDArray[np.float64], names: tuple[str, ...] = tuple(QUANTI
             )
         )
     return tuple(found)
+
+
+def lower_quantiles(values: NDArray[np.float64], linear: tuple[Quantile, ...]) -> tuple[Quantile, ...]:
+    """The quantiles by the lower rule that are shown and differ from the linear ones of the same values.
+
+    Between two order statistics the linear rule gives a value that no position has; published receipts differ by it.
+    """
+    shown = [item for item in linear if item.state != WITHHELD]
+    if not shown:
+        return ()
+    lower = quantiles(values, tuple(f"{item.name}{_LOWER_SUFFIX}" for item in shown))
+    return tuple(found for found, item in zip(lower, shown, strict=True) if found.value != item.value)
 
 
 def tail_share(values: NDArray[np.float64]) -> TailShare:

@@ -1,16 +1,23 @@
 """Every figure of one arm, in long form, from its comparison table: what tracking, pages and reports show.
 
+**Headline.** Quantiles, tail, worst range, verdict and window mean are those of the protocol's divergence
+(``capture.divergence``); every other divergence that the rows have stands beside it with fewer statistics.
+
 **Floors.** In each scope a figure stands beside one floor: among the floors that cover every scored position of that
-scope, the one with the largest ``kl.full`` mean there (the harshest), the first by name when two are equal. A floor
+scope, the one with the largest headline mean there (the harshest), the first by name when two are equal. A floor
 that was run on some of the scope's windows only is not set beside it: its positions would be others. The verdict is
-given against the same floor, for the mean of ``kl.full`` over all positions and over each panel. A floor that the
-protocol gives to another arm than the reference is left out: its rows hold that arm's own drift, not the reference's
-noise.
+given against the same floor, for the headline's mean over all positions and over each panel, role and group. A floor
+that the protocol gives to another arm than the reference is left out: its rows hold that arm's own drift, not the
+reference's noise. So is one whose rows have another K, where the headline depends on K.
+
+**Borrowed floors** are those of another reference. Where no floor of this reference covers a scope, the harshest of
+them stands there, marked, and gives no verdict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,76 +25,95 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drift_runs.measure.arm_figures import (
-    Evaluated,
-    distribution_figures,
-    number_or_none,
+    BORROWED,
+    Beside,
+    count_figure,
+    extreme_figure,
+    largest_figure,
+    quantile_figure,
     ratio_figure,
+    tail_figure,
     worst_figure,
 )
 from drift_runs.measure.figures import Figure, figures_table
-from drift_runs.measure.intervals import Clusters, Resampler, clusters_of, plural, ratio_intervals
+from drift_runs.measure.headline import headline_of, others_of
+from drift_runs.measure.intervals import Clusters, clusters_of
 from drift_runs.measure.outliers import choices, outlier_mask
-from drift_runs.measure.positions import Positions, positions_of
-from drift_runs.measure.quantiles import FIRM, WITHHELD
-from drift_runs.measure.ranges import MEAN, P95, RATE, SpanValues, range_index, worst_range
-from drift_runs.measure.scopes import (
-    FLIP_RATE,
-    KL_MEAN,
-    RATIOS,
-    STRONG_RATE,
-    Points,
-    Ratios,
-    Scope,
-    Selection,
-    points_of,
-    scopes_of,
-    spread_of,
-)
+from drift_runs.measure.positions import positions_of
+from drift_runs.measure.quantiles import QUANTILES, WITHHELD, lower_quantiles
+from drift_runs.measure.ranges import MEAN, P95, RATE, SpanValues, Statistic, range_index, worst_range
+from drift_runs.measure.ratios import CORE, HEADLINE, Ratios, columns_of, emitted
+from drift_runs.measure.resampler import Resampler
+from drift_runs.measure.scopes import WHOLE, Scope, scopes_of
+from drift_runs.measure.selected import Interval, Selected, SelectedSide, Selection, Side
+from drift_runs.measure.shown import LOWER_RULE_SCOPES, has_interval, is_shown
+from drift_runs.measure.specs import DIVERGENCES
 from drift_runs.measure.verdict import Verdict, VerdictRule, verdict
+from drift_runs.measure.window_figures import window_figures
 from drift_runs.protocol.model import Protocol
 from drift_runs.schema import RowFlag
 
-_WHOLE = ("all", "panel")
-_SHOWN: dict[str, frozenset[str]] = {
-    "window": frozenset(
-        ["kl.full/mean", "kl.full/p95", "kl.full/max", "flip/rate", "flip/count", "strong_overturn/count", "dnll/mean"]
-    ),
-    "history": frozenset(["kl.full/mean", "kl.full/p50", "kl.full/p95", "flip/rate", "flip/count", "dnll/mean"]),
-    "band": frozenset(["kl.full/mean", "flip/rate", "flip/count", "flip.strict/rate"]),
-}
-"""Figures of the scopes that do not get all of them."""
+_OTHER_QUANTILES = ("p50", "p95", "p99")
+_TOP_K_FIELDS = (
+    *(item.column for item in DIVERGENCES if item.needs_k),
+    "shared_support",
+    "reference_mass_outside",
+    "missed",
+    "reference_entropy_topk_nats",
+    "candidate_entropy_topk_nats",
+)
 
 
-class _Arm(NamedTuple):
-    """Arrays of one arm, or of a floor laid over a candidate's positions."""
+class _Floor(NamedTuple):
+    """A floor laid over the arm's positions; where it is not ``covered`` its arrays mean nothing."""
 
-    positions: Positions
-    ratios: Ratios
+    side: Side
     covered: NDArray[np.bool_]
 
 
-def summarise(comparison: pa.Table, protocol: Protocol, *, arm: str, floors: Mapping[str, pa.Table]) -> pa.Table:
+def summarise(
+    comparison: pa.Table,
+    protocol: Protocol,
+    *,
+    arm: str,
+    floors: Mapping[str, pa.Table],
+    borrowed: Mapping[str, pa.Table] | None = None,
+) -> pa.Table:
     """Table ``FIGURES`` of one arm from its table ``COMPARISON``; ``floors``: name -> comparison of that floor.
 
-    A floor's own figures come from the same call, with its name as ``arm`` and no floors.
+    ``borrowed``: the same for floors of another reference. A floor's own figures come from the same call, with its name
+    as ``arm`` and no floors. ``NotComparable`` for rows of several K.
     """
-    return figures_table(_Summary(comparison, protocol, arm, floors).figures())
+    return figures_table(_Summary(comparison, protocol, arm, floors, borrowed or {}).figures())
 
 
 class _Summary:
     """One call of :func:`summarise`: the arrays, the draws and what was evaluated already."""
 
-    def __init__(self, comparison: pa.Table, protocol: Protocol, arm: str, floors: Mapping[str, pa.Table]) -> None:
+    def __init__(
+        self,
+        comparison: pa.Table,
+        protocol: Protocol,
+        arm: str,
+        floors: Mapping[str, pa.Table],
+        borrowed: Mapping[str, pa.Table],
+    ) -> None:
         self.protocol = protocol
         self.arm = arm
         self.positions = positions_of(comparison)
-        self.ratios = Ratios.of(self.positions, protocol)
+        self.headline = headline_of(self.positions, protocol)
+        self.others = others_of(self.positions, protocol)
+        self.columns = columns_of(self.positions, protocol)
+        self.emitted = emitted(self.columns, self.positions, protocol)
+        self.side = Side(self.positions, Ratios.of(self.positions, protocol, self.columns))
         self.clusters: Clusters = clusters_of(self.positions, protocol)
         self.resampler = Resampler.of(protocol)
         self.range_at = range_index(self.positions, protocol)
         foreign = {floor.name for floor in protocol.floors if floor.arm != protocol.reference.name}
-        self.floors = {name: self._laid_over(floors[name]) for name in sorted(floors) if name not in foreign}
-        self._evaluated: dict[bytes, Evaluated] = {}
+        self.floors = self._laid({name: table for name, table in floors.items() if name not in foreign})
+        self.borrowed = self._laid(borrowed)
+        self._evaluated: dict[bytes, tuple[Selected, Beside]] = {}
+        self._pooled: dict[bytes, tuple[Figure, ...]] = {}
 
     def figures(self) -> Iterator[Figure]:
         scopes = scopes_of(self.positions, self.protocol, self.range_at)
@@ -98,110 +124,189 @@ class _Summary:
                 if len(chosen) or scope.kind == "all":
                     yield from self._scope(scope, choice, chosen)
 
-    def _laid_over(self, table: pa.Table) -> _Arm:
-        """A floor's figures at this arm's positions, in this arm's order; not ``covered``: they mean nothing."""
+    def _laid(self, tables: Mapping[str, pa.Table]) -> dict[str, _Floor]:
+        laid = {name: self._laid_over(tables[name]) for name in sorted(tables)}
+        return {name: floor for name, floor in laid.items() if floor is not None}
+
+    def _laid_over(self, table: pa.Table) -> _Floor | None:
+        """A floor at this arm's positions, in this arm's order; None where it has the headline of another K."""
         floor = positions_of(table, windows=self.positions.windows)
+        if self.positions.top_k is not None and floor.top_k not in (None, self.positions.top_k):
+            if self.headline.column in _TOP_K_FIELDS:
+                return None
+            nothing = np.full(len(floor), np.nan)
+            floor = replace(floor, **dict.fromkeys(_TOP_K_FIELDS, nothing))
         keys, wanted = floor.keys(), self.positions.keys()
         covered = np.isin(wanted, keys)
         at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
         laid = floor.take(at) if len(keys) else floor
-        return _Arm(laid, Ratios.of(laid, self.protocol), covered)
+        return _Floor(Side(laid, Ratios.of(laid, self.protocol, self.columns)), covered)
 
-    def _evaluate(self, chosen: Selection) -> Evaluated:
+    def _evaluate(self, chosen: Selection) -> tuple[Selected, Beside]:
         key = chosen.tobytes()
         if key not in self._evaluated:
-            name, points = self._harshest(chosen)
-            self._evaluated[key] = Evaluated(
-                points_of(self.positions, self.ratios, chosen),
-                spread_of(self.positions, self.ratios, self.clusters, chosen, self.resampler),
-                name,
-                points,
-            )
+            found = Selected(self.side, chosen, self.clusters, self.resampler, self.headline.column)
+            beside = self._harshest(self.floors, chosen)
+            if not beside.name:
+                beside = self._harshest(self.borrowed, chosen)._replace(borrowed=True)
+            self._evaluated[key] = found, beside if beside.name else Beside()
         return self._evaluated[key]
 
-    def _harshest(self, chosen: Selection) -> tuple[str, Points | None]:
+    def _harshest(self, floors: Mapping[str, _Floor], chosen: Selection) -> Beside:
         """The floor that stands beside a selection, and its figures there; no name when none covers it."""
         best: tuple[float, str] | None = None
-        for name, floor in self.floors.items():
+        for name, floor in floors.items():
             if len(chosen) == 0 or not floor.covered[chosen].all():
                 continue
-            used = floor.ratios.weights[chosen, KL_MEAN].sum()
-            mean = floor.ratios.values[chosen, KL_MEAN].sum() / used if used else -np.inf
+            used = floor.side.ratios.weights[HEADLINE, chosen].sum()
+            mean = floor.side.ratios.values[HEADLINE, chosen].sum() / used if used else -np.inf
             if best is None or mean > best[0]:
                 best = (float(mean), name)
         if best is None:
-            return "", None
-        floor = self.floors[best[1]]
-        return best[1], points_of(floor.positions, floor.ratios, chosen)
+            return Beside()
+        return Beside(best[1], SelectedSide(floors[best[1]].side, chosen))
 
     def _scope(self, scope: Scope, choice: str, chosen: Selection) -> Iterator[Figure]:
-        found = self._evaluate(chosen)
-        shown = _SHOWN.get(scope.kind)
-        for figure in self._figures_of(scope, choice, chosen, found):
-            if shown is None or f"{figure.spec}/{figure.statistic}" in shown:
-                yield figure
+        if scope.kind not in WHOLE:
+            yield from self._figures_of(scope, choice, chosen)
+            return
+        # A panel may be all positions, or all of one role: nothing is computed twice.
+        key = chosen.tobytes()
+        if key not in self._pooled:
+            self._pooled[key] = tuple(self._figures_of(scope, choice, chosen))
+        for figure in self._pooled[key]:
+            if not figure.statistic.endswith("_lower") or scope.kind in LOWER_RULE_SCOPES:
+                yield replace(figure, scope_kind=scope.kind, scope=scope.name, outliers=choice)
 
-    def _figures_of(self, scope: Scope, choice: str, chosen: Selection, found: Evaluated) -> Iterator[Figure]:
-        common = {"arm": self.arm, "scope_kind": scope.kind, "scope": scope.name, "outliers": choice}
-        points, floor = found.points, found.floor_points
-        beside = {**common, "floor": found.floor, "clusters": found.spread.clusters}
+    def _figures_of(self, scope: Scope, choice: str, chosen: Selection) -> Iterator[Figure]:
+        found, beside = self._evaluate(chosen)
+        common = {
+            "arm": self.arm,
+            "scope_kind": scope.kind,
+            "scope": scope.name,
+            "outliers": choice,
+            "clusters": found.clusters,
+        }
         # In a range or a window one cluster is the rule and the interval's label says what it is.
-        note = found.spread.note if scope.kind not in ("range", "window") or not found.spread.label else ""
-        for at, (spec, statistic) in enumerate(RATIOS):
-            decided = self._verdict(chosen, found) if at == KL_MEAN and scope.kind in _WHOLE else None
-            yield ratio_figure(beside, spec, statistic, at, found, note, decided)
-        for spec, at in (("flip", FLIP_RATE), ("strong_overturn", STRONG_RATE)):
-            yield Figure(
-                **beside,
-                spec=spec,
-                statistic="count",
-                value=float(points.sums[at]),
-                n=int(points.used[at]),
-                excluded=int(points.excluded[at]),
-                floor_value=None if floor is None else float(floor.sums[at]),
-            )
-        yield from distribution_figures(beside, found, note)
-        if scope.kind in _WHOLE:
-            yield from self._whole_figures(beside, chosen, found, note)
+        note = found.note if scope.kind not in ("range", "window") or not found.label else ""
+        yield from self._ratios(scope.kind, common, found, beside, note)
+        yield from self._distribution(scope.kind, common, found, beside, note)
+        if scope.kind in WHOLE:
+            yield from self._other_distributions(common, found, beside, note)
+            yield from self._extremes(common, found, beside)
+            yield from self._whole_figures(common, found, beside, note)
 
-    def _verdict(self, chosen: Selection, found: Evaluated) -> Verdict | None:
-        if not found.floor:
+    def _ratios(self, kind: str, common: dict, found: Selected, beside: Beside, note: str) -> Iterator[Figure]:
+        headline = self.headline.spec
+        rated, counted, resampled = [], [], []
+        for at, column in enumerate(self.columns):
+            if not self.emitted[at]:
+                continue
+            if column.statistic and is_shown(kind, column.spec, column.statistic, headline):
+                rated.append(at)
+                if at < CORE or has_interval(kind, column.spec, column.statistic):
+                    resampled.append(at)
+            if column.count and is_shown(kind, column.spec, column.count, headline):
+                counted.append(at)
+        found.ratio_intervals(resampled, all_kinds=kind in WHOLE)
+        for at in rated:
+            decided = self._verdict(found, beside) if at == HEADLINE and kind in WHOLE else None
+            yield ratio_figure(common, self.columns[at], at, found, beside, note, decided)
+        for at in counted:
+            yield count_figure(common, self.columns[at], at, found, beside)
+
+    def _distribution(self, kind: str, common: dict, found: Selected, beside: Beside, note: str) -> Iterator[Figure]:
+        """Quantiles, the largest value and the share of the tail of the headline."""
+        spec, column, absence = self.headline.spec, self.headline.column, self.headline.absence
+        names = [name for name in QUANTILES if is_shown(kind, spec, name, spec)]
+        if names:
+            here = found.distribution(column).quantiles
+            floor = beside.side.distribution(column).quantiles if beside.side is not None else None
+            found.quantile_intervals([item.name for item in here if item.name in names and item.state != WITHHELD])
+            for at, item in enumerate(here):
+                if item.name in names:
+                    beneath = None if floor is None else floor[at]
+                    interval = found.quantile_interval(item.name)
+                    yield quantile_figure(common, spec, item, beneath, interval, found, beside, note, absence)
+        if kind in WHOLE:
+            yield from self._lower(common, found, beside, note)
+        if is_shown(kind, spec, "max", spec):
+            yield largest_figure(common, spec, column, found, beside, absence)
+        if is_shown(kind, spec, "tail_share", spec):
+            yield tail_figure(common, spec, column, found, beside, absence)
+
+    def _lower(self, common: dict, found: Selected, beside: Beside, note: str) -> Iterator[Figure]:
+        column = self.headline.column
+        lower = lower_quantiles(found.values(column), found.distribution(column).quantiles)
+        for item in lower:
+            yield quantile_figure(common, self.headline.spec, item, None, Interval(), found, beside, note, "")
+
+    def _other_distributions(self, common: dict, found: Selected, beside: Beside, note: str) -> Iterator[Figure]:
+        """Quantiles and the largest value of the other divergences; these have no interval."""
+        for other in self.others:
+            spec = other.spec(self.positions.top_k)
+            here = found.distribution(other.column).quantiles
+            floor = beside.side.distribution(other.column).quantiles if beside.side is not None else None
+            for at, item in enumerate(here):
+                if item.name in _OTHER_QUANTILES:
+                    beneath = None if floor is None else floor[at]
+                    yield quantile_figure(common, spec, item, beneath, Interval(), found, beside, note, "")
+            yield largest_figure(common, spec, other.column, found, beside, "")
+
+    def _extremes(self, common: dict, found: Selected, beside: Beside) -> Iterator[Figure]:
+        k = self.positions.top_k
+        for spec, statistic, column in (
+            (f"shared_support@{k}", "min", "shared_support"),
+            (f"reference_mass_outside@{k}", "max", "reference_mass_outside"),
+            ("padding_mass.reference", "max", "reference_padding_mass"),
+            ("padding_mass.candidate", "max", "candidate_padding_mass"),
+        ):
+            if np.isfinite(getattr(self.positions, column)).any() and ("@" not in spec or k is not None):
+                yield extreme_figure(common, spec, statistic, column, found, beside)
+
+    def _verdict(self, found: Selected, beside: Beside) -> Verdict | None:
+        if beside.side is None:
             return None
+        if beside.borrowed:
+            return Verdict(outcome="", reason=BORROWED, difference_nats=None, low=None, high=None, n=0)
         return verdict(
-            self.positions.kl_full_nats[chosen],
-            self.floors[found.floor].positions.kl_full_nats[chosen],
-            self.clusters.take(chosen),
+            found.values(self.headline.column),
+            beside.side.values(self.headline.column),
+            found.inside,
             VerdictRule(margin=self.protocol.verdict.margin),
             self.resampler,
         )
 
-    def _whole_figures(self, beside: dict, chosen: Selection, found: Evaluated, note: str) -> Iterator[Figure]:
+    def _whole_figures(self, common: dict, found: Selected, beside: Beside, note: str) -> Iterator[Figure]:
         """Figures that only make sense over several windows."""
-        yield self._window_mean(beside, chosen, found, note)
-        yield from self._windows_above(beside, chosen)
-        kl = found.points
-        infinite = int(((self.positions.flags[chosen] & RowFlag.INFINITE_KL) > 0).sum())
-        for statistic, value in (("excluded", int(kl.excluded[KL_MEAN])), ("infinite", infinite)):
+        yield from window_figures(common, self.headline, found, beside, note, self.protocol)
+        infinite = int(((self.positions.flags[found.chosen] & RowFlag.INFINITE_KL) > 0).sum())
+        for statistic, value in (("excluded", int(found.sums.excluded[HEADLINE])), ("infinite", infinite)):
             yield Figure(
-                **{**beside, "floor": ""}, spec="kl.full", statistic=statistic, value=float(value), n=len(chosen)
+                **common, spec=self.headline.spec, statistic=statistic, value=float(value), n=len(found.chosen)
             )
-        for spec, array, statistic in (
-            ("kl.full", "kl_full_nats", P95),
-            ("kl.full", "kl_full_nats", MEAN),
-            ("flip", "flip", RATE),
+        for spec, column, statistic, absence in (
+            (self.headline.spec, self.headline.column, P95, self.headline.absence),
+            (self.headline.spec, self.headline.column, MEAN, self.headline.absence),
+            ("flip", "flip", RATE, ""),
         ):
-            floor = self.floors[found.floor].positions if found.floor else None
-            worst = worst_range(
-                self._spans(self.positions, array, chosen),
-                statistic,
-                self.resampler,
-                self._spans(floor, array, chosen) if floor is not None else (),
-            )
-            yield worst_figure(beside, spec, statistic, worst)
+            if spec != "flip" or self.emitted[1]:
+                yield self._worst(common, spec, column, statistic, absence, found, beside)
 
-    def _spans(self, positions: Positions, array: str, chosen: Selection) -> tuple[SpanValues, ...]:
+    def _worst(
+        self, common: dict, spec: str, column: str, statistic: Statistic, absence: str, found: Selected, beside: Beside
+    ) -> Figure:
+        worst = worst_range(
+            self._spans(found, column, found.chosen),
+            statistic,
+            self.resampler,
+            self._spans(beside.side, column, found.chosen) if beside.side is not None else (),
+        )
+        return worst_figure(common, spec, statistic, worst, beside, absence)
+
+    def _spans(self, side: SelectedSide, column: str, chosen: Selection) -> tuple[SpanValues, ...]:
         """Finite values of each range with positions in the selection, in the protocol's order."""
-        values = getattr(positions, array)[chosen]
+        values = side.values(column)
         range_at = self.range_at[chosen]
         spans = []
         for at in np.unique(range_at[range_at >= 0]):
@@ -212,58 +317,3 @@ class _Summary:
                 SpanValues(name=self.protocol.ranges[at].name, cluster=cluster, values=here[np.isfinite(here)])
             )
         return tuple(spans)
-
-    def _window_means(self, positions: Positions, array: str, chosen: Selection) -> dict[int, float]:
-        """Mean of the finite values of each window in the selection that has some."""
-        window = self.positions.window[chosen]
-        values = getattr(positions, array)[chosen]
-        finite = np.isfinite(values)
-        return {int(at): float(values[finite & (window == at)].mean()) for at in np.unique(window[finite])}
-
-    def _window_mean(self, beside: dict, chosen: Selection, found: Evaluated, note: str) -> Figure:
-        """Mean of window means of ``kl.full``: every window weighs the same, however long it is."""
-        means = self._window_means(self.positions, "kl_full_nats", chosen)
-        n = int(found.points.used[KL_MEAN])
-        common = {"spec": "kl.full", "statistic": "window_mean", "n": n}
-        excluded = int(found.points.excluded[KL_MEAN])
-        if not means:
-            return Figure(**beside, **common, value=None, excluded=excluded, state=WITHHELD, reason="no positions")
-        values = np.array(list(means.values()))
-        first = {at: int(chosen[np.flatnonzero(self.positions.window[chosen] == at)[0]]) for at in means}
-        clusters = self.clusters.take(np.array(list(first.values())))
-        ones = np.ones((len(values), 1))
-        bounds = ratio_intervals(values[:, None], ones, clusters.index, len(clusters.labels), self.resampler)
-        low, high = number_or_none(bounds.low[0]), number_or_none(bounds.high[0])
-        floor_value = None
-        if found.floor:
-            floor = self._window_means(self.floors[found.floor].positions, "kl_full_nats", chosen)
-            floor_value = float(np.mean(list(floor.values()))) if floor else None
-        return Figure(
-            **beside,
-            **common,
-            value=float(values.mean()),
-            excluded=excluded,
-            reason=note,
-            low=low,
-            high=high,
-            interval=self.resampler.cluster_label(len(clusters.labels), clusters.unit) if low is not None else "",
-            floor_value=floor_value,
-        )
-
-    def _windows_above(self, beside: dict, chosen: Selection) -> Iterator[Figure]:
-        """In how many windows the candidate's mean lies above the reference's; ``n`` counts windows here."""
-        for spec, stem in (("nll", "nll_nats"), ("entropy.full", "entropy_nats")):
-            reference = self._window_means(self.positions, f"reference_{stem}", chosen)
-            candidate = self._window_means(self.positions, f"candidate_{stem}", chosen)
-            both = [at for at in reference if at in candidate]
-            above = sum(candidate[at] > reference[at] for at in both)
-            plain = {**beside, "floor": ""}
-            yield Figure(
-                **plain,
-                spec=spec,
-                statistic="windows_above",
-                value=float(above) if both else None,
-                n=len(both),
-                state=FIRM if both else WITHHELD,
-                reason=f"of {plural(len(both), 'window')}" if both else "no positions",
-            )

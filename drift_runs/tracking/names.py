@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from drift_runs.errors import StoreError
+from drift_runs.measure.scopes import SCOPE_KINDS
 
 MAX_NAME_CHARACTERS = 250
 
 VIEWS = {"with": "all", "without": "without_outliers", "only": "only_outliers"}
-SCOPE_KINDS = ("all", "panel", "kind", "range", "window", "history", "band")
 
 _COMPONENT = re.compile(r"[A-Za-z0-9_.-](?:[A-Za-z0-9_. -]*[A-Za-z0-9_.-])?")
 _WORST_RANGE = "worst_range."
