@@ -34,7 +34,7 @@ EQUAL_FACTS = ("spec", "counts positions by")
 POSITION_CONVENTION = "position counts the tokens of history: position t predicts token t from the t before it"
 ROW_CONVENTION = "row is the index of the row that makes the prediction: read as position row + 1"
 
-FILE_LIMIT_BYTES = 2 * 2**30
+FILE_LIMIT_BYTES = 512 * 2**20
 LINE_LIMIT_CHARACTERS = 10_000
 NAME_LIMIT_CHARACTERS = 200
 LARGEST = 2**31 - 1

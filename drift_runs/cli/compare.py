@@ -1,0 +1,159 @@
+"""``drift compare``: two files of one format against each other, without a store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drift_runs.importers.formats import FORMATS
+
+if TYPE_CHECKING:
+    from drift_runs.importers.base import ImportedFile
+    from drift_runs.measure.file_averages import Layout
+    from drift_runs.measure.resampler import Resampler
+
+HELP = """Compare two files of other tools at once. Nothing is stored.
+
+Formats of rows (topk-rows, llama-kld, rows): A is the reference and B the candidate. Formats of figures that were made
+against a reference elsewhere (csv, cuteafd-run, contexts): A and B are two candidates, and differences are A minus B.
+rollouts: both sides are alike.
+
+Quantiles with fewer than 10 values beyond them are marked, not hidden: published ones are given as they were made."""
+EXAMPLE = """
+drift compare quiet.json loaded.json --format topk-rows
+drift compare a.csv b.csv --format csv --json
+drift compare eager.json graph.json --format rollouts --run 1
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", type=Path, help="the reference, or the first candidate")
+    parser.add_argument("b", metavar="B", type=Path, help="the candidate, or the second one")
+    parser.add_argument("--format", metavar="FORMAT", required=True, help="one of " + ", ".join(FORMATS))
+    parser.add_argument("--run", metavar="N", type=int, default=0, help="which run of rollouts, from 0 (default: 0)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the intervals' draws (default: 0)")
+    parser.add_argument(
+        "--resamples", metavar="N", type=int, default=5000, help="of the intervals, 100 to 100,000 (default: 5000)"
+    )
+    parser.add_argument("--must-differ", action="store_true", help="it is an error when the two files say the same")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from drift_runs.cli.compare_text import text
+    from drift_runs.errors import ConfigError, NotComparable, SameRows
+    from drift_runs.importers.comparable import differences_between, reasons_between
+    from drift_runs.importers.formats import load
+    from drift_runs.measure.resampler import Resampler
+
+    if not 100 <= args.resamples <= 100_000:
+        raise ConfigError(f"--resamples {args.resamples}", expected="100 to 100,000")
+    if args.seed < 0:
+        raise ConfigError(f"--seed {args.seed}", expected="0 or more")
+    importer = load(args.format)
+    a, b = importer.read(args.a), importer.read(args.b)
+    reasons = list(reasons_between(a, b))
+    resampler = Resampler(seed=args.seed, resamples=args.resamples)
+    figures, same = ({}, False) if reasons else _figures(a, b, importer, args.run, resampler)
+    document = {
+        "format": args.format,
+        "a": _file(a),
+        "b": _file(b),
+        "comparability": {
+            "comparable": not reasons,
+            "reasons": reasons,
+            "differences": list(differences_between(a, b)),
+        },
+        "figures": figures,
+        "notes": _notes(a, b, resampler, same),
+    }
+    if args.json:
+        json.dump(document, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+        print()
+    else:
+        print(text(document, a.kind))
+    if reasons:
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        raise NotComparable(f"not comparable: {reasons[0]}{more}", where=f"{args.a} and {args.b}")
+    if same and args.must_differ:
+        raise SameRows("the two files say the same", where=f"{args.a} and {args.b}", todo="was the switch really set?")
+    return 0
+
+
+def _figures(
+    a: ImportedFile, b: ImportedFile, importer: Any, run: int, resampler: Resampler
+) -> tuple[dict[str, Any], bool]:
+    """Figures by spec id, and whether nothing differs."""
+    from drift_runs.cli import compare_figures
+
+    match a.kind:
+        case "rows":
+            from drift_runs.measure.determinism import determinism_table, summarise_determinism
+            from drift_runs.measure.file_figures import file_figures
+            from drift_runs.measure.topk import compare_topk
+
+            if hasattr(importer, "compare_files"):
+                comparison = importer.compare_files(a, b)
+            else:
+                comparison = compare_topk(a.table, b.table, top_k=a.top_k)
+            found = file_figures(comparison, _layout(a), resampler, headline=a.divergence)
+            rows = summarise_determinism(determinism_table(comparison, arm="b", against="a"))
+            figures = compare_figures.of_files(found) | compare_figures.of_rows(rows)
+            headline = next((item for item in found.divergences if item.spec.partition("@")[0] == a.divergence), None)
+            same = rows.identical or (headline is not None and headline.largest == headline.smallest == 0)
+            return figures, same
+        case "comparison":
+            from drift_runs.measure.file_differences import file_differences
+            from drift_runs.measure.file_figures import file_figures
+
+            layout = _layout(a)
+            ours, theirs = (file_figures(file.table, layout, resampler, headline=file.divergence) for file in (a, b))
+            differences = file_differences(a.table, b.table, layout, resampler)
+            same = bool(differences) and all(item.equal == item.n for item in differences)
+            return compare_figures.of_two(ours, theirs, differences), same
+        case "contexts":
+            from drift_runs.measure.contexts import paired_contexts, summarise_contexts
+
+            pairs = paired_contexts(a.table, b.table, resampler=resampler)
+            rows = [summarise_contexts(file.table, arm="", resampler=resampler).to_pylist() for file in (a, b)]
+            same = all(item.equal == item.contexts for item in pairs)
+            return compare_figures.of_contexts(rows[0], rows[1], pairs), same
+        case "rollouts":
+            from drift_runs.generate.rollouts import compare_rollouts
+
+            compared = compare_rollouts(a.table, b.table, run=run, resampler=resampler)
+            same = compared.exact_count == len(compared.prompts) and not compared.mean_abs_dlogprob_nats
+            return compare_figures.of_rollouts(compared), same
+
+
+def _layout(file: ImportedFile) -> Layout:
+    from drift_runs.measure.file_averages import Layout
+
+    by_document = file.cluster == "document"
+    return Layout(
+        unit=file.cluster,
+        cluster={window.name: window.document if by_document else window.name for window in file.windows},
+        group={window.name: window.group for window in file.windows},
+    )
+
+
+def _file(file: ImportedFile) -> dict[str, Any]:
+    return {"path": str(file.path), "sha256": file.sha256, "facts": dict(file.facts)}
+
+
+def _notes(a: ImportedFile, b: ImportedFile, resampler: Resampler, same: bool) -> list[str]:
+    notes = [a.convention, *(note for note in a.notes if note in b.notes)]
+    for name, file, other in (("a", a, b), ("b", b, a)):
+        notes += [f"{name}: {note}" for note in file.notes if note not in other.notes]
+    notes.append(
+        f"intervals resample each {a.cluster} {resampler.resamples:,} times, seed {resampler.seed}: 95 % between "
+        f"{a.cluster}s"
+    )
+    if a.sha256 == b.sha256:
+        notes.append("both files have the same bytes")
+    elif same:
+        notes.append("the two files say the same: no figure differs")
+    return notes

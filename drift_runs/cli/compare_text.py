@@ -1,0 +1,188 @@
+"""What ``drift compare`` prints for a reader: the document that ``--json`` prints, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from drift_runs.errors import one_line
+
+QUANTILES = ("median", "p90", "p95", "p99", "p99.9")
+GROUPS_SHOWN = 12
+STEPS_SHOWN = 8
+
+
+def text(document: dict[str, Any], kind: str) -> str:
+    """The whole page. What a file says goes through :func:`one_line`: it cannot steer the terminal."""
+    return "\n".join(_lines(document, kind))
+
+
+def _lines(document: dict[str, Any], kind: str) -> Iterator[str]:
+    names = ("reference", "candidate") if kind == "rows" else ("a", "b")
+    for name, side in zip(names, ("a", "b"), strict=True):
+        file = document[side]
+        yield f"{name:<9}  {one_line(file['path'])} (sha256 {file['sha256'][:12]})"
+    for difference in document["comparability"]["differences"]:
+        yield f"differs    {one_line(difference)}"
+    for reason in document["comparability"]["reasons"]:
+        yield f"refused    {one_line(reason)}"
+    if document["figures"]:
+        yield ""
+        yield from {"rows": _one_comparison, "rollouts": _rollouts}.get(kind, _two_candidates)(document["figures"])
+    yield ""
+    if kind in ("rows", "comparison") and document["figures"]:
+        yield "~ 10 to 99 values beyond the quantile; (n) fewer than 10: n values, the quantile is hardly known."
+    few = [note for values in document["figures"].values() if (note := _small_note(values))]
+    for note in [*few[:1], *document["notes"]]:
+        yield f"Note: {one_line(note)}"
+
+
+def _one_comparison(figures: dict[str, Any]) -> Iterator[str]:
+    yield from _columns(
+        ["", "mean [95 %]", *QUANTILES, "max", "n"],
+        [_divergence_row(spec, values) for spec, values in figures.items() if "mean" in values and "max" in values],
+    )
+    for spec, values in figures.items():
+        if "reason" in values:
+            yield f"{spec}: {values['reason']}"
+        if "shared_support_mean" in values and spec.startswith("kl.topk-shared"):
+            yield (
+                f"{spec}: {values['shared_support_mean']:.3g} shared tokens on average, {values['shared_support_min']} "
+                f"at least; {number(values['reference_mass_outside_mean'])} of the reference's mass outside them; "
+                f"{values['support_collapse']} positions without a value"
+            )
+        if "identical" in values:
+            yield f"{spec}: {values['identical']:,} of {values['n']:,} rows identical"
+    rates = [[spec, *_rate_cells(values)] for spec, values in figures.items() if "rate" in values]
+    if rates:
+        yield ""
+        yield from _columns(["", "rate [95 %]", "count", "n"], rates)
+    means = [
+        [spec, _interval(values), f"{values['n']:,}"]
+        for spec, values in figures.items()
+        if "mean" in values and "max" not in values
+    ]
+    if means:
+        yield ""
+        yield from _columns(["", "mean [95 %]", "n"], means)
+    yield from _groups(figures)
+
+
+def _two_candidates(figures: dict[str, Any]) -> Iterator[str]:
+    rows = []
+    for spec, values in figures.items():
+        difference = values.get("mean_difference", values.get("rate_difference"))
+        if difference is None:
+            continue
+        lower = (values.get("a_lower"), values.get("b_lower"))
+        only = (values.get("a_only"), values.get("b_only"))
+        rows.append(
+            [
+                spec,
+                *(_interval(side) if (side := values.get(name)) else "-" for name in ("a", "b")),
+                number(difference) + _ends(values),
+                f"{lower[0]:,} / {lower[1]:,}" if None not in lower else f"{only[0]:,} / {only[1]:,} flip alone",
+                _n(values),
+            ]
+        )
+    if rows:
+        yield from _columns(["", "a [95 %]", "b [95 %]", "a minus b [95 %]", "a lower / b lower", "n"], rows)
+    for spec, values in figures.items():
+        for name in ("a", "b"):
+            side = values.get(name) or {}
+            if "p95" in side:
+                yield f"{spec} of {name}: " + ", ".join(f"{key} {_quantile(side, key)}" for key in (*QUANTILES, "max"))
+            for reason in dict.fromkeys((side.get("absent") or {}).values()):
+                yield f"{spec} of {name}: no quantile: {reason}"
+
+
+def _rollouts(figures: dict[str, Any]) -> Iterator[str]:
+    exact, prefix, agree = (figures[f"rollout.{name}"] for name in ("exact", "prefix", "agree"))
+    yield from _columns(
+        ["", "share [95 %]", "count", "of"],
+        [
+            ["rollout.exact", f"{exact['share']:.4f}{_ends(exact)}", f"{exact['count']:,}", f"{exact['n']:,} prompts"],
+            [
+                "rollout.prefix",
+                f"{prefix['share']:.4f}{_ends(prefix)}",
+                f"{prefix['tokens']:,}",
+                f"{prefix['of']:,} tokens",
+            ],
+            ["rollout.agree", f"{agree['share']:.4f}{_ends(agree)}", f"{agree['tokens']:,}", f"{agree['of']:,} tokens"],
+        ],
+    )
+    first = figures["rollout.first"]
+    steps = list(first["counts"].items())
+    shown = ", ".join(f"{step} ({count})" for step, count in steps[:STEPS_SHOWN])
+    more = f" and {len(steps) - STEPS_SHOWN} later steps" if len(steps) > STEPS_SHOWN else ""
+    yield f"rollout.first: first difference at step {shown}{more}" if steps else "rollout.first: no difference"
+    gap = figures["rollout.prefix.dlogprob"]
+    shown = number(gap["mean_abs"])
+    yield f"mean |difference| of the log-probabilities of the equal prefixes: {shown} nats, n {gap['n']:,}"
+
+
+def _groups(figures: dict[str, Any]) -> Iterator[str]:
+    """The groups of the first divergence that has a value, with the flips beside it."""
+    spec = next((name for name, values in figures.items() if values.get("groups") and "max" in values), None)
+    if spec is None:
+        return
+    flips = (figures.get("flip") or {}).get("groups", {})
+    rows = [
+        [one_line(name), _interval(values), _interval(flips[name]) if name in flips else "-", f"{values['n']:,}"]
+        for name, values in list(figures[spec]["groups"].items())[:GROUPS_SHOWN]
+    ]
+    yield ""
+    yield from _columns(["group", f"{spec} [95 %]", "flip [95 %]", "n"], rows)
+
+
+def _divergence_row(spec: str, values: dict[str, Any]) -> list[str]:
+    return [spec, _interval(values), *(_quantile(values, name) for name in (*QUANTILES, "max")), _n(values)]
+
+
+def _quantile(values: dict[str, Any], name: str) -> str:
+    shown = number(values.get(name))
+    match values.get("states", {}).get(name):
+        case "indicative":
+            return f"~{shown}"
+        case "withheld":
+            return f"{shown} ({values['beyond'][name]})"
+    return shown
+
+
+def _rate_cells(values: dict[str, Any]) -> list[str]:
+    return [_interval(values), f"{values['count']:,}", _n(values)]
+
+
+def _interval(values: dict[str, Any]) -> str:
+    if "rate" in values:
+        if values["rate"] is None:
+            return "-"
+        ends = values.get("ci95")
+        return f"{values['rate']:.2%}" + (f" [{ends[0] * 100:.2f}, {ends[1] * 100:.2f}]" if ends else "")
+    return number(values.get("mean")) + _ends(values)
+
+
+def _ends(values: dict[str, Any]) -> str:
+    ends = values.get("ci95")
+    return f" [{number(ends[0])}, {number(ends[1])}]" if ends else ""
+
+
+def _n(values: dict[str, Any]) -> str:
+    left_out = f" ({values['excluded']:,} left out)" if values.get("excluded") else ""
+    return f"{values['n']:,}{left_out}"
+
+
+def _small_note(values: dict[str, Any]) -> str:
+    """What to mind with few clusters, of one comparison or of a difference."""
+    return values.get("note") or ""
+
+
+def number(value: float | None) -> str:
+    """Four significant digits."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _columns(header: list[str], rows: list[list[str]]) -> Iterator[str]:
+    widths = [max(len(row[at]) for row in [header, *rows]) for at in range(len(header))]
+    for row in [header, *rows]:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
