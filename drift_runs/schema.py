@@ -123,7 +123,7 @@ FIGURES = _schema(
         ("t_high", pa.float64(), True),
         ("clusters", pa.int64(), True),
         ("named", pa.string(), False),  # the range that a worst-range statistic names
-        ("named_share", pa.float64(), True),  # share of resamples that name the same range
+        ("named_share", pa.float64(), True),  # of the resamples that contain the range, the share that names it
         ("floor", pa.string(), False),  # name of the floor that stands beside it; empty when none
         ("floor_value", pa.float64(), True),  # the same statistic of the floor
         ("borrowed", pa.bool_(), False),  # the floor is one of another reference: shown, and no verdict

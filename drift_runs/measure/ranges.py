@@ -73,8 +73,10 @@ class WorstRange:
     n: int
     state: str
     named_share: float | None
-    """Share of cluster resamples that name the same span; None with fewer than two clusters. A span lies in one
-    cluster, which a resample leaves out about 37 times in 100, so a span that always leads reaches about 0.63."""
+    """Of the cluster resamples that contain this span, the share that names it; None with fewer than two clusters.
+
+    A span lies in one cluster, and a resample leaves a given one out about 37 times in 100. Such a resample cannot name
+    the span and says nothing about it, so it is not counted: a span that always leads has a share of 1."""
     clusters: int
     passed_over: tuple[SpanStatistic, ...]
     floor_value: float | None
@@ -160,5 +162,8 @@ def _named_share(
     for at, span in enumerate(spans):
         for times in range(1, table.shape[1]):
             table[at, times] = statistic.of(np.repeat(span.values, times))
-    values = table[np.arange(len(spans)), drawn]
+    contains = drawn[:, worst] > 0
+    if not contains.any():
+        return None
+    values = table[np.arange(len(spans)), drawn[contains]]
     return float((values.argmax(axis=1) == worst).mean())

@@ -37,8 +37,6 @@ class RatioColumn:
     """The positions that the ratio is taken over; None for all."""
     count: str = ""
     """Statistic of the sum; empty where the sum is no figure."""
-    needs_k: bool = False
-    """Whether the spec depends on K."""
     empty: str = ""
     """Why there is no value when no position is left although some are known."""
     absence: str = ""
@@ -156,7 +154,7 @@ def _core(positions: Positions, protocol: Protocol) -> tuple[RatioColumn, ...]:
 def _extra(positions: Positions, protocol: Protocol) -> list[RatioColumn]:
     headline = headline_of(positions, protocol)
     columns = [
-        RatioColumn(spec=item.spec(positions.top_k), statistic="mean", terms=_of(item.column), needs_k=item.needs_k)
+        RatioColumn(spec=item.spec(positions.top_k), statistic="mean", terms=_of(item.column))
         for item in others_of(positions, protocol)
     ]
     columns += [
@@ -196,25 +194,21 @@ def _of_top_k(positions: Positions, top_k: int) -> list[RatioColumn]:
     if not over_dictionary.any():
         reference, candidate = "reference_entropy_topk_nats", "candidate_entropy_topk_nats"
         columns += [
-            RatioColumn(spec=f"entropy.topk@{top_k}.reference", statistic="mean", terms=_of(reference), needs_k=True),
-            RatioColumn(spec=f"entropy.topk@{top_k}.candidate", statistic="mean", terms=_of(candidate), needs_k=True),
-            RatioColumn(
-                spec=f"dentropy.topk@{top_k}", statistic="mean", terms=_difference(candidate, reference), needs_k=True
-            ),
+            RatioColumn(spec=f"entropy.topk@{top_k}.reference", statistic="mean", terms=_of(reference)),
+            RatioColumn(spec=f"entropy.topk@{top_k}.candidate", statistic="mean", terms=_of(candidate)),
+            RatioColumn(spec=f"dentropy.topk@{top_k}", statistic="mean", terms=_difference(candidate, reference)),
         ]
     columns += [
-        RatioColumn(spec=f"shared_support@{top_k}", statistic="mean", terms=_of("shared_support"), needs_k=True),
+        RatioColumn(spec=f"shared_support@{top_k}", statistic="mean", terms=_of("shared_support")),
         RatioColumn(
             spec=f"reference_mass_outside@{top_k}",
             statistic="mean",
             terms=_of("reference_mass_outside"),
-            needs_k=True,
         ),
         RatioColumn(
             spec=f"missed@{top_k}",
             statistic="share",
             terms=lambda positions, protocol: positions.missed / top_k,
-            needs_k=True,
         ),
     ]
     for spec, bit, fields_of in (
@@ -223,7 +217,5 @@ def _of_top_k(positions: Positions, top_k: int) -> list[RatioColumn]:
     ):
         # A flag that nobody could have set is no count of 0.
         if any(np.isfinite(getattr(positions, name)).any() for name in fields_of):
-            columns.append(
-                RatioColumn(spec=f"{spec}@{top_k}", statistic="", terms=_flag(bit), count="count", needs_k=True)
-            )
+            columns.append(RatioColumn(spec=f"{spec}@{top_k}", statistic="", terms=_flag(bit), count="count"))
     return columns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from drift_runs.measure.intervals import Resampler
 from drift_runs.measure.positions import positions_of
@@ -34,8 +33,8 @@ def test_the_largest_eligible_span_is_named_with_its_state_and_n():
     assert (found.name, found.value, found.n, found.state) == ("high", 0.4, 200, "indicative")
     assert [passed.name for passed in found.passed_over] == ["small"]
     assert found.passed_over[0].reason == "3 values lie beyond it, 10 needed"
-    # Two clusters are eligible; "high" leads whenever its cluster is drawn, 3 times in 4.
-    assert found.clusters == 2 and found.named_share == pytest.approx(0.75, abs=0.03)
+    # Two clusters are eligible; "high" leads whenever its cluster is drawn, and other resamples say nothing of it.
+    assert found.clusters == 2 and found.named_share == 1.0
     # A mean needs no values beyond, so the short span counts.
     assert worst_range(spans, MEAN, RESAMPLER).name == "small"
 
@@ -59,3 +58,29 @@ def test_nothing_eligible():
     found = worst_range([span("a", "d", [])], MEAN, RESAMPLER)
     assert found.value is None and found.state == "withheld" and found.name == ""
     assert found.passed_over[0].reason == "no positions"
+
+
+def test_a_span_that_always_leads_has_a_share_of_one_although_resamples_leave_it_out():
+    spans = [span(name, name, np.full(200, value)) for name, value in (("a", 0.3), ("b", 0.4), ("c", 0.35))]
+    found = worst_range(spans, MEAN, RESAMPLER)
+    assert found.name == "b" and found.named_share == 1.0
+    assert (RESAMPLER.multiplicities(3)[:, 1] > 0).mean() < 0.75
+
+
+def test_a_span_that_leads_only_now_and_then_has_a_share_below_one():
+    # A p95 moves with how often the span is drawn: 200 values once, 400 twice. Between two spans that are nearly the
+    # same the lead changes, and is counted where the worst one was drawn.
+    generator = np.random.default_rng(5)
+    spans = [span(name, name, generator.lognormal(size=250)) for name in "abc"]
+    found = worst_range(spans, P95, RESAMPLER)
+    drawn = RESAMPLER.multiplicities(3)
+    at = "abc".index(found.name)
+    leads = contains = 0
+    for row in drawn:
+        if row[at]:
+            contains += 1
+            values = [
+                np.quantile(np.repeat(s.values, int(k)), 0.95) if k else -1 for s, k in zip(spans, row, strict=True)
+            ]
+            leads += int(np.argmax(values)) == at
+    assert found.named_share == leads / contains and 0 < contains < len(drawn)
