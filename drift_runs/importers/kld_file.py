@@ -9,7 +9,8 @@ Little-endian throughout, sizes in 64 bits:
 
 A row is two float32 (``scale`` and the row's least log-probability), V whole numbers of 16 bits, and one more of
 padding where V is odd. Entry q stands for the log-probability ``scale x q + least``. The writer lifts everything that
-is more than 16 nats below the row's best entry to that floor, q = 0.
+is more than 16 nats below the row's best entry to that floor, q = 0. With a large dictionary what was lifted adds parts
+in a thousand to the row's mass, which would count as divergence, so it is taken out again: see :func:`dequantise`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ BLOCK_BYTES = 32 * 2**20
 """Of float32 rows in one block."""
 
 FLOOR_NATS = 16.0
+DEEPEST_NATS = 8.0
+"""No entry is put deeper than this below the floor, however little of the mass is left for the floor's entries."""
+
 LARGEST_CONTEXT = 2**24
 LARGEST_DICTIONARY = 2**24
 WINDOWS_LIMIT = 2**15 - 1
@@ -197,7 +201,10 @@ def size_fault(context: int, dictionary: int, chunks: int, size: int) -> str:
 def dequantise(
     stored: NDArray[np.uint16], dictionary: int, where: str
 ) -> tuple[NDArray[np.float32], NDArray[np.float64], int]:
-    """Log-probabilities float32[n, V] that sum to 1, the mass float64[n] before, entries at the floor.
+    """Log-probabilities float32[n, V] that sum to 1, the mass float64[n] as stored, entries at the floor.
+
+    The other entries are true to half a step, so what they leave of 1 is the mass of the entries at the floor; these
+    share it alike, never above the floor and never more than ``DEEPEST_NATS`` below it. Then the row is renormalised.
 
     ``ImportFileError`` for numbers that no base file holds: a negative scale, a row that is no distribution.
     """
@@ -220,9 +227,8 @@ def dequantise(
     values = scale * entries.astype(np.float64)
     values += least
     weights = np.exp(values - best[:, None])
-    total = weights.sum(axis=1)
     with np.errstate(over="ignore"):
-        mass = np.exp(best) * total
+        mass = np.exp(best) * weights.sum(axis=1)
     wrong = finite & ~((mass >= MASS_LIMIT[0]) & (mass <= MASS_LIMIT[1]))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -232,10 +238,21 @@ def dequantise(
             expected="about 1",
             todo="the file is damaged or of another layout: write it again",
         )
-    values -= (best + np.log(total))[:, None]
-    logprobs = values.astype(np.float32)
-    logprobs[~finite] = np.nan
     # A row whose range is shorter has its own least entry at q = 0, and nothing was cut off.
     floored = finite & (scale[:, 0] * 65535 > FLOOR_NATS * (1 - 1e-4))
-    at_floor = int(np.count_nonzero(entries[floored] == 0))
+    at_floor = 0
+    for row in np.flatnonzero(floored):
+        lifted = entries[row] == 0
+        count = int(np.count_nonzero(lifted))
+        at_floor += count
+        if count:
+            weights[row, lifted] = 0
+            floor = math.exp(least[row, 0])
+            rest = (1 - math.exp(best[row]) * float(weights[row].sum())) / count
+            share = min(max(rest, floor * math.exp(-DEEPEST_NATS)), floor)
+            values[row, lifted] = math.log(share)
+            weights[row, lifted] = share / math.exp(best[row])
+    values -= (best + np.log(weights.sum(axis=1)))[:, None]
+    logprobs = values.astype(np.float32)
+    logprobs[~finite] = np.nan
     return logprobs, np.where(finite, mass, math.nan), at_floor

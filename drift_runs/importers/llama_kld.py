@@ -66,12 +66,12 @@ class Quality:
         if self.rows:
             mean = self.mass_error_sum / self.rows
             notes.append(
-                f"stored in 16 bits and renormalised: |sum of probabilities - 1| was {mean:.3g} in the mean of "
-                f"{self.rows:,} rows, {self.mass_error_max:.3g} at most"
+                f"stored in 16 bits: |sum of probabilities - 1| is {mean:.3g} in the mean of {self.rows:,} rows, "
+                f"{self.mass_error_max:.3g} at most, and was renormalised"
             )
             notes.append(
                 f"{self.at_floor / self.entries:.3%} of the entries stand at the floor, {FLOOR_NATS:g} nats below the "
-                "row's best: what lies deeper was lifted to it"
+                "row's best: how deep they lay is not known, and they share what the others leave of 1"
             )
         if self.not_finite:
             notes.append(f"{self.not_finite:,} rows are not finite: left out and counted")

@@ -119,10 +119,14 @@ def test_every_entry_within_half_a_step(tmp_path_factory, seed: int, size: int, 
     logits = np.random.default_rng(seed).standard_normal((1, 3, size)) * spread
     path = write_kld(tmp_path_factory.mktemp("kld") / "a.kld", logits, np.zeros((1, 8), dtype=np.int32))
     (block,) = open_kld(path).blocks()
-    lifted = np.maximum(logits[0], logits[0].max(axis=1, keepdims=True) - 16)
-    expected = lifted - np.log(np.exp(lifted).sum(axis=1, keepdims=True))
-    assert np.abs(block.logprobs - expected).max() < STEP_NATS + 1e-5
-    assert block.at_floor == np.count_nonzero(lifted - lifted.max(axis=1, keepdims=True) <= -16 + STEP_NATS / 2)
+    deep = logits[0] - logits[0].max(axis=1, keepdims=True) < -16 + STEP_NATS
+    expected = logits[0] - np.log(np.exp(logits[0]).sum(axis=1, keepdims=True))
+    assert np.abs(block.logprobs - expected)[~deep].max() < STEP_NATS + 1e-5
+    assert block.at_floor <= np.count_nonzero(deep)
+    floor = block.logprobs.max(axis=1, keepdims=True) - 16
+    below = (floor - block.logprobs)[deep]
+    assert np.all((below > -2 * STEP_NATS) & (below < 8.001))
+    assert np.exp(block.logprobs.astype(np.float64)).sum(axis=1) == pytest.approx(1, abs=1e-5)
 
 
 def test_known_divergence_of_two_files(tmp_path: Path):
@@ -146,8 +150,22 @@ def test_mass_error_is_that_of_the_floor(tmp_path: Path):
     path = write_kld(tmp_path / "a.kld", logits, np.array([[0, 1, 2]]))
     notes = llama_kld.read(path, top_k=2).notes
     lifted = (size - 1) * math.exp(-16)
-    assert f"was {lifted:.3g} in the mean of 1 rows, {lifted:.3g} at most" in notes[0]
+    assert f"is {lifted:.3g} in the mean of 1 rows, {lifted:.3g} at most" in notes[0]
     assert notes[1].startswith("99.900% of the entries stand at the floor")
+
+
+def test_what_was_lifted_to_the_floor_is_no_divergence(tmp_path: Path):
+    """Half of 50,000 entries lie 20 nats deep. Lifted to the floor they would hold 30 times their mass."""
+    rng = np.random.default_rng(3)
+    logits = np.where(np.arange(50_000) % 2, -20.0, -9.0) + rng.standard_normal((1, 4, 50_000)) / 2
+    logits[..., 7] = np.arange(1, 5)
+    logits[..., 8] = 1.0
+    path = write_kld(tmp_path / "a.kld", logits, np.arange(10).reshape(1, 10))
+    (block,) = open_kld(path).blocks()
+    exact = logits[0] - np.log(np.exp(logits[0]).sum(axis=1, keepdims=True))
+    kl = (np.exp(block.logprobs.astype(np.float64)) * (block.logprobs - exact)).sum(axis=1)
+    assert block.at_floor > 40_000 and (block.mass > 1.0005).all()
+    assert np.abs(kl).max() < 1e-4
 
 
 def test_equal_entries_are_no_floor(tmp_path: Path):
