@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from drift_runs.measure.bca import bca
 from drift_runs.measure.blocks import block_quantile_replicates, block_ratio_replicates
 from drift_runs.measure.positions import Positions
+from drift_runs.measure.resampled_quantiles import quantile_intervals, quantile_replicates
 from drift_runs.measure.resampler import Bounds, Floats, Resampler, no_bounds, plural
 from drift_runs.measure.students import log_t_intervals
 from drift_runs.protocol.model import Protocol, Window
@@ -203,52 +204,3 @@ def _of_several(bounds: Bounds, bottom: Floats) -> Bounds:
     """The bounds of the figures to which at least two clusters contribute."""
     alone = (bottom > 0).sum(axis=0) < 2
     return Bounds(np.where(alone, np.nan, bounds.low), np.where(alone, np.nan, bounds.high))
-
-
-def quantile_replicates(
-    values: Floats, index: NDArray[np.int32], clusters: int, levels: Floats, resampler: Resampler
-) -> Floats:
-    """Linear quantiles of every cluster resample: float64[resamples, levels]; ``values`` float64[n] are finite.
-
-    A resample holds value i as often as its cluster was drawn. The k-th order statistic is found by bisection over the
-    sorted values, on how many of each cluster lie at or below a place: no resample is ever written out.
-    """
-    n = len(values)
-    levels = np.asarray(levels, dtype=np.float64)
-    counts = resampler.multiplicities(clusters).astype(np.float64)
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    at_or_below = np.zeros((n, clusters))
-    at_or_below[np.arange(n), index[order]] = 1
-    np.cumsum(at_or_below, axis=0, out=at_or_below)
-    sizes = counts @ at_or_below[-1]
-    replicates = np.full((len(counts), len(levels)), np.nan)
-    for column, level in enumerate(levels):
-        place = level * np.maximum(sizes - 1, 0)
-        below = np.floor(place)
-        first = ordered[_order_statistic(at_or_below, counts, below)]
-        second = ordered[_order_statistic(at_or_below, counts, np.minimum(below + 1, sizes - 1))]
-        replicates[:, column] = first + (second - first) * (place - below)
-    replicates[sizes == 0] = np.nan
-    return replicates
-
-
-def _order_statistic(at_or_below: Floats, counts: Floats, rank: Floats) -> NDArray[np.int64]:
-    """Index of the sorted value that is number ``rank`` (from 0) in each resample: int64[resamples]."""
-    low = np.zeros(len(counts), dtype=np.int64)
-    high = np.full(len(counts), len(at_or_below) - 1, dtype=np.int64)
-    for _ in range(len(at_or_below).bit_length()):
-        middle = (low + high) // 2
-        enough = np.einsum("bg,bg->b", at_or_below[middle], counts) > rank
-        high = np.where(enough, middle, high)
-        low = np.where(enough, low, np.minimum(middle + 1, high))
-    return low
-
-
-def quantile_intervals(
-    values: Floats, index: NDArray[np.int32], clusters: int, levels: Floats, resampler: Resampler
-) -> Bounds:
-    """Cluster bootstrap of linear quantiles of float64[n]. Under 2 clusters: NaN."""
-    if clusters < 2 or len(values) == 0:
-        return no_bounds(len(levels))
-    return resampler.percentile(quantile_replicates(values, index, clusters, levels, resampler))

@@ -39,9 +39,11 @@ def sign_flip(differences: Floats, *, seed: int, unit: str = "cluster") -> SignF
 
     Up to ``EXACT_CLUSTERS`` clusters every choice of signs is counted; beyond it ``DRAWS`` choices are drawn from
     ``default_rng(seed)``, one ``integers(0, 2, g)`` a draw in order, and the choice that was seen counts as one more. A
-    choice with an equal total counts as one that is as large.
+    choice with an equal total counts as one that is as large. ``ValueError`` for a difference that is not finite.
     """
     clusters, figures = differences.shape
+    if not np.isfinite(differences).all():
+        raise ValueError("sign flips of a difference that is not finite: leave those positions out first")
     if clusters < 2:
         return SignFlip(np.full(figures, np.nan), "")
     seen = np.abs(differences.sum(axis=0)) - SAME * np.abs(differences).sum(axis=0)

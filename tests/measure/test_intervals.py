@@ -11,12 +11,14 @@ from drift_runs.measure.intervals import (
     Resampler,
     block_quantile_replicates,
     block_ratio_replicates,
+    cluster_intervals,
     cluster_of,
     clusters_of,
     quantile_intervals,
     quantile_replicates,
     ratio_intervals,
     small_cluster_note,
+    standard_errors,
 )
 from drift_runs.measure.positions import positions_of
 
@@ -136,3 +138,76 @@ def test_one_function_says_what_a_cluster_is(make_protocol, make_table, unit, la
     assert last.labels == labels[-1:] and last.index.tolist() == [0, 0]
     with pytest.raises(ValueError, match="expected document, window or prompt"):
         cluster_of(protocol.windows[0], "shard")
+
+
+def test_standard_error_of_equal_clusters_is_that_of_their_mean():
+    means = np.random.default_rng(1).lognormal(0, 1, (12, 2))
+    found = standard_errors(means * 30, np.full((12, 2), 30.0))
+    assert found == pytest.approx(means.std(axis=0, ddof=1) / np.sqrt(12))
+
+
+def test_standard_error_of_unequal_clusters_by_hand():
+    """Ratio 6 / 4: residuals 1 - 1.5 and 5 - 4.5, their squares' sum 0.5, times 2 / 1, over 4."""
+    assert standard_errors(np.array([[1.0], [5.0]]), np.array([[1.0], [3.0]])) == pytest.approx([1 / 4])
+
+
+def test_standard_error_needs_two_clusters_with_positions():
+    assert np.isnan(standard_errors(np.array([[2.0], [0.0]]), np.array([[5.0], [0.0]])))
+    assert np.isnan(standard_errors(np.empty((0, 1)), np.empty((0, 1)))) and np.isnan(
+        standard_errors(np.ones((1, 1)), np.ones((1, 1)))
+    )
+
+
+def test_a_figure_of_one_cluster_among_several_has_no_interval():
+    """Strong positions in one document alone: every resample that has any gives the same rate."""
+    values, index = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]]), np.array([0, 0, 1], dtype=np.int32)
+    weights = np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 1.0]])
+    resampler = Resampler(seed=1, resamples=200)
+    found = cluster_intervals(values, weights, index, 2, resampler)
+    for bounds in (found.percentile, ratio_intervals(values, weights, index, 2, resampler)):
+        assert np.isnan([bounds.low[0], bounds.high[0]]).all() and np.isfinite([bounds.low[1], bounds.high[1]]).all()
+    assert np.isnan(found.standard_error[0]) and found.bca_reasons[0] == "fewer than two clusters with positions"
+
+
+@pytest.mark.parametrize("clusters", [0, 1])
+def test_no_cluster_and_one_cluster_have_no_interval_of_any_kind(clusters: int):
+    rows = np.ones((clusters * 3, 2))
+    index = np.zeros(len(rows), dtype=np.int32)
+    found = cluster_intervals(rows, rows, index, clusters, Resampler(seed=1, resamples=100))
+    for ends in (*found.percentile, *found.bca, *found.log_t, found.standard_error):
+        assert ends.shape == (2,) and np.isnan(ends).all()
+    assert set(found.bca_reasons + found.log_t_reasons) == {"fewer than two clusters with positions"}
+
+
+def test_what_is_not_finite_gives_no_interval_rather_than_a_wrong_one():
+    values = np.array([[0.5, 0.5], [np.nan, 0.25], [0.75, 1.0]])
+    found = cluster_intervals(values, np.ones((3, 2)), np.arange(3), 3, Resampler(seed=1, resamples=200))
+    for ends in (*found.percentile, *found.bca, *found.log_t, found.standard_error):
+        assert np.isnan(ends[0]) and np.isfinite(ends[1])
+
+
+def test_draws_come_in_slices_and_are_drawn_again_when_they_were_dropped(monkeypatch):
+    expected = Resampler(seed=8, resamples=300).multiplicities(9)
+    monkeypatch.setattr("drift_runs.measure.resampler.SLICE_ENTRIES", 50)
+    monkeypatch.setattr("drift_runs.measure.resampler.KEPT_BYTES", 300 * 9 * 2)
+    resampler = Resampler(seed=8, resamples=300)
+    first = resampler.multiplicities(9)
+    assert np.array_equal(first, expected) and resampler.multiplicities(9) is first
+    resampler.multiplicities(4)
+    assert np.array_equal(resampler.multiplicities(9), expected) and resampler.multiplicities(9) is not first
+    by_cluster = np.random.default_rng(1).integers(0, 50, (9, 3)).astype(float)
+    assert np.array_equal(resampler.sums(by_cluster), expected.astype(float) @ by_cluster)
+    starts = np.concatenate([drawn for _, drawn in resampler.block_starts(100)])
+    assert np.array_equal(starts, np.random.default_rng(8).integers(0, 100, (300, 7)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 90), clusters=st.integers(1, 6), entries=st.integers(1, 60))
+def test_segments_of_any_length_give_the_same_quantiles(seed: int, n: int, clusters: int, entries: int):
+    values, index = clustered(seed, max(n, clusters), clusters)
+    values = np.round(values, 2)
+    resampler = Resampler(seed=seed, resamples=20)
+    whole = quantile_replicates(values, index, clusters, LEVELS, resampler)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("drift_runs.measure.resampled_quantiles.SLICE_ENTRIES", entries)
+        assert np.array_equal(quantile_replicates(values, index, clusters, LEVELS, resampler), whole)
