@@ -195,7 +195,7 @@ def _position_part(
     return PositionColumns(
         valid=valid,
         kl_full_nats=kl,
-        js_full_nats=jensen_shannon.of(reference, candidate, valid),
+        js_full_nats=jensen_shannon.of(reference, candidate, kl, valid),
         top_k=np.full(len(tokens), top_k, dtype=np.int32),
         kl_topk_tail_nats=later,
         kl_topk_shared_nats=later,

@@ -2,9 +2,8 @@
 
     JS = 1/2 sum of P ln(P / M) + 1/2 sum of Q ln(Q / M), with M = (P + Q) / 2
 
-(Lin, 1991, with equal weights). With t = ln P - ln Q this is 1/2 sum of (P + Q) ln(P / M) - 1/2 sum of Q t. The second
-sum needs only products of arrays that both sides have, so one logarithm an entry is left, of a ratio near 1 where the
-rows are alike: equal rows give exactly 0.
+(Lin, 1991, with equal weights), which is the sum of M ln(Q / M) plus half of KL(P, Q). That one is known already, so one
+logarithm an entry is left, of a ratio near 1 where the rows are alike: equal rows give exactly 0.
 """
 
 from __future__ import annotations
@@ -31,27 +30,30 @@ class JensenShannon:
         self._middle = np.empty(columns)
         self._ratio = np.empty(columns)
 
-    def of(self, reference: SideBlock, candidate: SideBlock, valid: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """float64[b]; NaN where ``valid`` is not. Rounding never takes a value out of [0, ln 2]."""
+    def of(
+        self, reference: SideBlock, candidate: SideBlock, kl_nats: NDArray[np.float64], valid: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """float64[b]; NaN where ``valid`` is not. Rounding never takes a value out of [0, ln 2].
+
+        ``kl_nats``: float64[b], KL(P, Q), read where every logit is finite.
+        """
         result = np.full(len(valid), np.nan)
         # NaN and -inf, of rows that are not finite, are not above anything.
         shallow = valid & (reference.depth > _DEPTH) & (candidate.depth > _DEPTH)
-        crossed = np.einsum("ij,ij->i", candidate.weights, reference.shifted)
-        ratio = reference.total / candidate.total
-        backward = (crossed - candidate.own_product) / candidate.total - reference.log_total + candidate.log_total
+        scale = candidate.total / reference.total
         for row in np.flatnonzero(shallow):
-            forward = self._forward(reference.weights[row], candidate.weights[row], ratio[row])
-            result[row] = forward / reference.total[row] - 0.5 * backward[row]
+            middle = self._middle_term(reference.weights[row], candidate.weights[row], scale[row])
+            result[row] = middle / candidate.total[row] + 0.5 * kl_nats[row]
         for row in np.flatnonzero(valid & ~shallow):
             result[row] = _with_zeros(reference, candidate, row)
         return np.clip(result, 0.0, LN2)
 
-    def _forward(self, p: NDArray[np.float64], q: NDArray[np.float64], ratio: np.float64) -> np.float64:
-        """Sum of M ln(P / M), in units of one of ``p``: weights of either side, ``ratio`` of the reference's total."""
-        np.multiply(p, 0.5, out=self._ratio)
-        np.multiply(q, 0.5 * ratio, out=self._middle)
+    def _middle_term(self, p: NDArray[np.float64], q: NDArray[np.float64], scale: np.float64) -> np.float64:
+        """Sum of M ln(Q / M) in units of ``q``; ``scale``: the candidate's total over the reference's."""
+        np.multiply(q, 0.5, out=self._ratio)
+        np.multiply(p, 0.5 * scale, out=self._middle)
         self._middle += self._ratio
-        np.divide(p, self._middle, out=self._ratio)
+        np.divide(q, self._middle, out=self._ratio)
         np.log(self._ratio, out=self._ratio)
         return np.einsum("i,i->", self._middle, self._ratio)
 
@@ -64,7 +66,7 @@ def _with_zeros(reference: SideBlock, candidate: SideBlock, row: int) -> float:
     alone = p[~both].sum() + q[~both].sum()
     p, q = p[both], q[both]
     middle = 0.5 * p + 0.5 * q
-    forward = np.einsum("i,i->", middle, np.log(p / middle))
     log_ratio = reference.shifted[row][both] - candidate.shifted[row][both]
     log_ratio += candidate.log_total[row] - reference.log_total[row]
-    return float(forward - 0.5 * np.einsum("i,i->", q, log_ratio) + 0.5 * LN2 * alone)
+    inside = np.einsum("i,i->", middle, np.log(q / middle)) + 0.5 * np.einsum("i,i->", p, log_ratio)
+    return float(inside + 0.5 * LN2 * alone)

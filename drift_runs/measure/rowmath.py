@@ -172,10 +172,9 @@ class SideBlock:
         self.tie_count[good] = np.bincount(row[raw == best[row]], minlength=len(good))
         others = np.where(column == self.top[good][row], np.float32(-np.inf), raw)
         second = np.maximum.reduceat(others, starts)
-        known = np.isfinite(second)
-        places, first = np.unique(row[others == second[row]], return_index=True)
-        ids = column[others == second[row]][first]
-        self.second[good[places]] = np.where(known[places], ids, -1)
+        at_second = np.flatnonzero(others == second[row])
+        ids = column[at_second[np.searchsorted(at_second, starts)]]
+        self.second[good] = np.where(np.isfinite(second), ids, -1)
         self.second_shifted[good] = second - best
 
     def log_mass_outside(self, good: NDArray[np.intp], ids: NDArray[np.integer]) -> NDArray[np.float64]:
