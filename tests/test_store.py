@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from drift_runs import schema
 from drift_runs.errors import StoreBusy, StoreError
+from drift_runs.protocol.canonical import dictionary_sha256
 from drift_runs.store import (
     PlannedCapture,
     Store,
@@ -183,6 +185,40 @@ class TestTables:
         (store.capture_folder("c") / "processes.json").write_text(content)
         with pytest.raises(StoreError, match=r"processes\.json: not JSON of a table; remove the file"):
             store.note_process("c", "b", "p1")
+
+
+class TestDictionary:
+    TOKENS = (b"<s>", b"", b"a", b"\xff\x00", "東".encode())
+
+    def test_a_dictionary_comes_back_under_its_digest(self, store: Store) -> None:
+        path = store.write_dictionary(self.TOKENS)
+        assert path == store.dictionary_file(dictionary_sha256(self.TOKENS))
+        assert store.read_dictionary(dictionary_sha256(self.TOKENS)) == self.TOKENS
+        assert schema.version_of(pq.read_schema(path)) == "drift.dictionary/1"
+
+    def test_one_that_is_there_is_not_written_again(self, store: Store) -> None:
+        path = store.write_dictionary(self.TOKENS)
+        os.utime(path, ns=(1, 1))
+        assert store.write_dictionary(list(self.TOKENS)) == path and path.stat().st_mtime_ns == 1
+        store.write_dictionary(self.TOKENS[:2])
+        assert len(list(path.parent.iterdir())) == 2
+
+    def test_a_file_that_is_not_its_name_is_refused(self, store: Store) -> None:
+        path = store.write_dictionary(self.TOKENS)
+        path.rename(store.dictionary_file("0" * 64))
+        with pytest.raises(StoreError, match=r"its dictionary has SHA-256 .*; expected 0{16}…, its name; remove"):
+            store.read_dictionary("0" * 64)
+
+    def test_none_is_here(self, store: Store) -> None:
+        with pytest.raises(StoreError, match=r"dictionaries/0{64}\.parquet: cannot be read"):
+            store.read_dictionary("0" * 64)
+
+    def test_half_a_file_is_cleared(self, store: Store) -> None:
+        left = store.dictionary_file("0" * 64).with_suffix(".parquet.7.part")
+        left.parent.mkdir()
+        left.write_bytes(b"half")
+        with store.locked():
+            assert not left.exists()
 
 
 class TestPlans:

@@ -5,6 +5,7 @@ Its dictionary is the tiny protocol's. The weights mean nothing; engine, files a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,23 @@ def vocabulary_name(token: bytes) -> str:
     return token.decode().replace(" ", "\u0120").replace("\n", "\u010a")
 
 
-def write_tiny_model(path: Path, *, seed: int = 1, poison: str = "", context: int = 128, add_bos: bool = False) -> Path:
-    """Write an F16 GGUF. ``poison`` names a tensor whose weights become NaN; ``add_bos``: a text starts with BOS."""
+def write_tiny_model(
+    path: Path,
+    *,
+    seed: int = 1,
+    poison: str = "",
+    context: int = 128,
+    add_bos: bool = False,
+    tokens: Sequence[bytes] = (),
+) -> Path:
+    """Write an F16 GGUF. ``poison`` names a tensor whose weights become NaN; ``add_bos``: a text starts with BOS.
+
+    ``tokens``: another dictionary, ASCII.
+    """
     import gguf
 
     rng = np.random.default_rng(seed)
-    tokens = tiny_dictionary()
+    tokens = tokens or tiny_dictionary()
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("tiny")
     writer.add_context_length(context)
@@ -79,13 +91,13 @@ def write_tiny_model(path: Path, *, seed: int = 1, poison: str = "", context: in
     return path
 
 
-def write_tiny_arms(folder: Path) -> Path:
-    """The tiny protocol's weight files and their ``drift.toml``; its path."""
+def write_tiny_arms(folder: Path, *, tokens: Sequence[bytes] = ()) -> Path:
+    """The tiny protocol's weight files and their ``drift.toml``; its path. ``tokens``: another dictionary."""
     from drift_runs.machine import machine_text
     from drift_runs.weights.variants import write_variant
 
     folder.mkdir(parents=True, exist_ok=True)
-    files = {"f16": write_tiny_model(folder / "f16.gguf")}
+    files = {"f16": write_tiny_model(folder / "f16.gguf", tokens=tokens)}
     for name in ("q8_0", "q4_0"):
         files[name] = folder / f"{name}.gguf"
         write_variant(files["f16"], files[name], weights=name)
