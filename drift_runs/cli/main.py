@@ -32,6 +32,7 @@ COMMANDS = {
     "record": "let the reference write the streams of the generated panel, once",
     "run": "run a protocol, or go on with an interrupted run",
     "measure": "compute every figure again from the stored rows",
+    "subsample": "say what a sample of the positions would have missed",
     "dashboard": "show the results in a browser",
 }
 """One line a command: the table of ``drift --help``."""
