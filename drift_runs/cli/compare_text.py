@@ -94,6 +94,7 @@ def _two_candidates(figures: dict[str, Any]) -> Iterator[str]:
                 yield f"{spec} of {name}: " + ", ".join(f"{key} {_quantile(side, key)}" for key in (*QUANTILES, "max"))
             for reason in dict.fromkeys((side.get("absent") or {}).values()):
                 yield f"{spec} of {name}: no quantile: {reason}"
+    yield from _groups_of_two(figures)
 
 
 def _rollouts(figures: dict[str, Any]) -> Iterator[str]:
@@ -133,6 +134,20 @@ def _groups(figures: dict[str, Any]) -> Iterator[str]:
     ]
     yield ""
     yield from _columns(["group", f"{spec} [95 %]", "flip [95 %]", "n"], rows)
+
+
+def _groups_of_two(figures: dict[str, Any]) -> Iterator[str]:
+    """The groups of the first figure that both sides have."""
+    for spec, values in figures.items():
+        a, b = ((values.get(side) or {}).get("groups", {}) for side in ("a", "b"))
+        names = [name for name in a if name in b][:GROUPS_SHOWN]
+        if names:
+            yield ""
+            yield from _columns(
+                ["group", f"{spec} of a [95 %]", f"{spec} of b [95 %]", "n of a"],
+                [[one_line(name), _interval(a[name]), _interval(b[name]), _n(a[name])] for name in names],
+            )
+            return
 
 
 def _divergence_row(spec: str, values: dict[str, Any]) -> list[str]:

@@ -105,7 +105,7 @@ def read(path: Path) -> ImportedFile:
     below = sum(row.mean_kld < 0 for row in rows)
     notes = ["only means by context are known: no quantile, tail or position can be given"]
     if below:
-        notes.append(f"{below} means lie below 0, as 16-bit storage can leave them: kept as they are")
+        notes.append(f"means below 0, as 16-bit storage can leave them, kept as they are: {below}")
     return ImportedFile(
         format=FORMAT,
         kind=KIND,

@@ -81,7 +81,7 @@ def read(path: Path) -> ImportedFile:
     if not reader.spec:
         notes.append("the file does not say which divergence its column holds: read as kl.full, in nats")
     for name, count in reader.absent.items():
-        notes.append(f"{count} values of {name} are empty, NaN or infinite: left out")
+        notes.append(f"values of {name} that are empty, NaN or infinite, left out: {count}")
     if "document" not in header:
         notes.append("no column says which document a window belongs to: every window is a cluster of its own")
     return ImportedFile(

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from drift_runs.importers.base import ImportedFile
-from drift_runs.importers.sentinels import is_sentinel
+from drift_runs.importers.sentinels import WORDS, is_sentinel
 from drift_runs.importers.source import Foreign, parse_json, read_source
 from drift_runs.schema import ROLLOUTS
 
@@ -79,11 +79,11 @@ def read(path: Path) -> ImportedFile:
     if any(ids is None for ids in columns["token_ids"]):
         notes.append("tokens are known by their text alone: two ids with one text count as equal")
     if shorter:
-        notes.append(f"{shorter} rollouts end before {document.tokens} tokens")
+        notes.append(f"rollouts that end before {document.tokens} tokens: {shorter}")
     if unknown:
-        notes.append(f"{unknown} log-probabilities are missing or stand for 'not known': left out")
+        notes.append(f"log-probabilities that are missing or stand for 'not known' ({WORDS}), left out: {unknown}")
     if respelled:
-        notes.append(f"the token texts of {respelled} rollouts do not join to their text")
+        notes.append(f"rollouts whose token texts do not join to their text: {respelled}")
     return ImportedFile(
         format=FORMAT,
         kind=KIND,

@@ -20,6 +20,7 @@ from drift_runs.importers.base import ImportedFile, ImportedWindow
 from drift_runs.importers.sentinels import WORDS, is_sentinel
 from drift_runs.importers.source import WINDOWS_LIMIT, Foreign, Source, parse_json, read_source
 from drift_runs.measure.determinism import row_top_hash
+from drift_runs.measure.resampler import plural
 from drift_runs.schema import ROWS, RowFlag
 
 FORMAT = "topk-rows"
@@ -259,21 +260,21 @@ def notes_of(tally: Tally, top_k: int) -> tuple[str, ...]:
     notes = [f"a row holds the best {top_k} entries: nothing is known of the rest but its mass, if both sides sum to 1"]
     if tally.sentinels:
         notes.append(
-            f"{tally.sentinels} log-probabilities in {tally.sentinel_rows} rows stand for 'not known' "
-            f"({WORDS}): left out"
+            f"log-probabilities that stand for 'not known' ({WORDS}), left out: {tally.sentinels} in "
+            f"{plural(tally.sentinel_rows, 'row')}"
         )
     if tally.short:
-        notes.append(f"{tally.short} rows have fewer than {top_k} entries")
+        notes.append(f"rows with fewer than {top_k} entries: {tally.short}")
     if tally.beyond:
         notes.append(
-            f"{tally.beyond} rows have more than {top_k} entries: the best {top_k} are compared, "
-            "and the forced token is kept apart"
+            f"rows with more than {top_k} entries, of which the best {top_k} are compared and the forced token is kept "
+            f"apart: {tally.beyond}"
         )
     if tally.heavy:
         notes.append(
-            f"the entries of {tally.heavy} rows sum to more than 1, by up to {tally.largest_mass - 1:.2g}: "
-            "bounds from these rows do not hold"
+            f"rows whose entries sum to more than 1, so that bounds from them do not hold: {tally.heavy}, by up to "
+            f"{tally.largest_mass - 1:.2g}"
         )
     if tally.rounded:
-        notes.append(f"{tally.rounded} log-probabilities were rounded to 32 bits")
+        notes.append(f"log-probabilities that were rounded to 32 bits: {tally.rounded}")
     return tuple(notes)
