@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from drift_runs.cli.run import add_store_arguments, machine_path
+from drift_runs.cli.subsample import quoted, stored_results
 
 HELP = """Show what a run will score, what it will take and what it will store, before it starts.
 
@@ -83,10 +84,13 @@ def run(args: argparse.Namespace) -> int:
                 raise
             why_no_probe = error.line()
     estimate = estimate_of(loaded, follow_ups, executions, probe, args.store, int(args.spill_gb * 1e9))
+    arms = [arm.name for arm in (*loaded.protocol.arms, *follow_ups) if arm.role != "reference"]
+    samples = stored_results(args.store, loaded.protocol_sha256, arms)
     if args.json:
-        _print_json(loaded, estimate, probe, why_no_probe)
+        _print_json(loaded, estimate, probe, why_no_probe, samples)
     else:
         _print_text(loaded, follow_ups, estimate, probe, why_no_probe)
+        _print_samples(args.protocol, samples)
     return 0
 
 
@@ -185,7 +189,7 @@ def _scored(window) -> int:
     return sum(end - start for start, end in window.scored)
 
 
-def _print_json(loaded, estimate: Estimate, probe: Probe | None, why_no_probe: str) -> None:
+def _print_json(loaded, estimate: Estimate, probe: Probe | None, why_no_probe: str, samples) -> None:
     content = {
         "protocol": loaded.protocol.name,
         "version": loaded.protocol.version,
@@ -194,6 +198,11 @@ def _print_json(loaded, estimate: Estimate, probe: Probe | None, why_no_probe: s
         "estimate": asdict(estimate),
         "probe": asdict(probe) if probe is not None else None,
         "no_probe_because": None if probe is not None else why_no_probe,
+        # Empty until 'drift subsample' ran: one entry an arm, in the protocol's order.
+        "samples": [
+            {"arm": result.arm, "quoted": quoted(result), "findings": [asdict(f) for f in result.findings]}
+            for result in samples
+        ],
     }
     json.dump(content, sys.stdout, indent=2, allow_nan=False)
     print()
@@ -239,6 +248,18 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
         )
     else:
         print(f"time     not estimated: {why_no_probe}")
+
+
+def _print_samples(protocol: str, samples) -> None:
+    """What a sample of these positions missed, as it was measured; or how to find out."""
+    if not samples:
+        print(f"sample   would one position in 32 do? Once it ran, drift subsample {protocol} says what that misses")
+        return
+    for at, line in enumerate(quoted(samples[0])):
+        print(f"{'sample' if at == 0 else '':<9}{line}")
+    others = len(samples) - 1
+    more = f"; the same for {others} more arm{'s' if others > 1 else ''}" if others else ""
+    print(f"         measured on this protocol's rows by drift subsample{more}")
 
 
 def size(count: float) -> str:

@@ -243,9 +243,8 @@ def quoted(result) -> list[str]:
     missed = [
         f"by {name} in {_percent(finding.value)}" for name, finding in (("p95", p95), ("mean", mean)) if finding.named
     ]
-    first = f"if only 1 position in {stride} of {result.arm} were scored, "
-    first += f"the worst range would be missed {' and '.join(missed)}" if missed else "there would be no range to miss"
-    first += f" of {p95.probes} phases" if missed else ""
+    first = f"if only 1 position in {stride} of {result.arm} were scored: "
+    first += f"worst range missed {', '.join(missed)} of {p95.probes} phases" if missed else "no worst range to miss"
     second = []
     if p95.not_nameable:
         second.append(f"not nameable by p95 in {_percent(p95.not_nameable / p95.probes)}: too few positions")
