@@ -63,7 +63,8 @@ COMPARISON = _schema(
         ("kl_topk_lower_nats", pa.float64(), True),
         ("kl_topk_floor_nats", pa.float64(), True),
         ("shared_support", pa.int32(), True),  # tokens in both top-K lists
-        ("reference_mass_outside", pa.float64(), True),  # reference's mass outside the shared tokens
+        ("reference_mass_outside", pa.float64(), True),  # reference's mass outside the shared tokens, its tail included
+        ("reference_mass_dropped", pa.float64(), True),  # of the reference's K, not shared: "dropped" in receipts
         ("missed", pa.int32(), True),  # of the reference's K, not among the candidate's K
         ("flip", pa.bool_(), True),
         ("flip_strict", pa.bool_(), True),

@@ -78,6 +78,8 @@ class PositionColumns:
     """Tokens among the K best of both sides."""
     reference_mass_outside: NDArray[np.float64]
     """P of everything else."""
+    reference_mass_dropped: NDArray[np.float64]
+    """P of the reference's K best that are not shared."""
     missed: NDArray[np.int32]
     """Of the reference's K best, those that are not among the candidate's K best."""
     flip: NDArray[np.bool_]

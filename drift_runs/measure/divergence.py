@@ -203,6 +203,7 @@ def _position_part(
         kl_topk_floor_nats=later,
         shared_support=np.zeros(len(tokens), dtype=np.int32),
         reference_mass_outside=later,
+        reference_mass_dropped=later,
         missed=np.zeros(len(tokens), dtype=np.int32),
         flip=flip,
         flip_strict=strict,
@@ -243,6 +244,7 @@ def _fill_best(columns: PositionColumns, best: BestEntries, start: int) -> None:
         "kl_topk_lower_nats": figures.lower_nats,
         "kl_topk_floor_nats": figures.floor_nats,
         "reference_mass_outside": figures.reference_mass_outside,
+        "reference_mass_dropped": figures.reference_mass_dropped,
     }
     for name, values in written.items():
         getattr(columns, name)[at] = np.where(valid, values, np.nan)

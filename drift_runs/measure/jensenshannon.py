@@ -2,8 +2,8 @@
 
     JS = 1/2 sum of P ln(P / M) + 1/2 sum of Q ln(Q / M), with M = (P + Q) / 2
 
-(Lin, 1991, with equal weights), which is the sum of M ln(Q / M) plus half of KL(P, Q). That one is known already, so one
-logarithm an entry is left, of a ratio near 1 where the rows are alike: equal rows give exactly 0.
+(Lin, 1991, with equal weights), which is the sum of M ln(Q / M) plus half of KL(P, Q). That one is known already, so
+one logarithm an entry is left, of a ratio near 1 where the rows are alike: equal rows give exactly 0.
 """
 
 from __future__ import annotations

@@ -37,6 +37,9 @@ class Positions:
     shared_support: Floats
     """Tokens in both top-K lists."""
     reference_mass_outside: Floats
+    """Mass of the reference on every token that is not shared, those outside its K best included."""
+    reference_mass_dropped: Floats
+    """Mass of the reference on those of its K best that are not shared, which published receipts call dropped."""
     missed: Floats
     """Of the reference's K best, how many the candidate did not return."""
     flip: Floats

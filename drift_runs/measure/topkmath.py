@@ -36,7 +36,9 @@ class TopkFigures(NamedTuple):
     shared_support: NDArray[np.int32]
     """Size of S."""
     reference_mass_outside: Floats
-    """P outside S, as a probability."""
+    """P outside S, as a probability: the rest of the dictionary included."""
+    reference_mass_dropped: Floats
+    """P of those of the K that are not in S, which published receipts call dropped."""
     missed: NDArray[np.int32]
     """Of the reference's entries, those that are not in S."""
     collapsed: NDArray[np.bool_]
@@ -130,6 +132,7 @@ def topk_figures(
         floor_nats=_finite(floor),
         shared_support=support,
         reference_mass_outside=np.exp(reference_outside),
+        reference_mass_dropped=np.where(present & ~shared, np.exp(reference), 0.0).sum(axis=1),
         missed=np.count_nonzero(present, axis=1).astype(np.int32) - support,
         collapsed=collapsed,
     )
