@@ -62,7 +62,7 @@ _MAC = re.compile(
     rb"(?<![0-9A-Za-z_:.\-])(?:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}|[0-9A-Fa-f]{2}(?:-[0-9A-Fa-f]{2}){5}"
     rb"|[0-9A-Fa-f]{4}(?:\.[0-9A-Fa-f]{4}){2})(?![0-9A-Za-z_:\-])"
 )
-_HOST_PORT = re.compile(rb"(?<!%(h)s)%(h)s++:[0-9]{1,5}+(?!%(w)s)" % {b"h": _HOST, b"w": _WORD})
+_HOST_PORT = re.compile(rb"(?<!%(h)s)(?<!:)%(h)s++:[0-9]{1,5}+(?!%(w)s)" % {b"h": _HOST, b"w": _WORD})
 _URL = re.compile(rb"(?<!%s)[A-Za-z][A-Za-z0-9+.\-]{0,15}+://[^\s\"'`<>()\[\]{}|\\^]++" % _WORD)
 _PATH = re.compile(rb"(?<![/0-9A-Za-z_.~+@%%\-\x80-\xff])(?:%(p)s|/)++" % {b"p": _PLACE})
 _WINDOWS_PATH = re.compile(rb"(?<!%s)[A-Za-z]:\\(?:%s|\\)++" % (_WORD, _PLACE))

@@ -29,6 +29,8 @@ def found(text: str) -> list[str]:
         ("host 10.0.0.1:8080.", ["10.0.0.1", "10.0.0.1:8080", "8080"]),
         ("10.0.0.0/8", ["10.0.0.0", "10.0.0.0/8", "8"]),
         ("fe80::1 std::vec 12:30:45", ["fe80::1", "1", "12", "30", "45"]),
+        ("2001:db8:12::37", ["2001", "2001:db8:12::37", "12", "37"]),
+        ("main.py:12:5", ["main.py:12", "12", "5"]),
         ("aa:bb:cc:dd:ee:ff aa-bb-cc-dd-ee-ff", ["aa:bb:cc:dd:ee:ff", "aa-bb-cc-dd-ee-ff"]),
         ("aabb.ccdd.eeff", ["aabb.ccdd.eeff"]),
         ("db.internal:5432 alpha:", ["db.internal:5432", "5432"]),
