@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drift_runs.engines.base import Engine, EngineIdentity, EngineSettings
+from drift_runs.engines.base import Engine, EngineSettings
 from drift_runs.errors import EngineError, NonFiniteLogits, NotComparable
+from drift_runs.importers.base import ImportedFile
 from drift_runs.importers.kld_file import KldFile, open_kld
-from drift_runs.importers.llama_kld import TOP_K, Quality, compare_block, joined, notes_of
-from drift_runs.schema import COMPARISON
+from drift_runs.importers.llama_kld import (
+    CONVENTION,
+    FORMAT,
+    TOP_K,
+    BlockTables,
+    compare_block,
+    facts_of,
+    joined,
+    windows_of,
+)
+from drift_runs.protocol.canonical import file_sha256
+from drift_runs.schema import COMPARISON, ROWS
+
+if TYPE_CHECKING:
+    from drift_runs.engines.llama_cpp import LlamaCpp
 
 MICRO_BATCH = 512
 """What llama-perplexity uses unless it is told otherwise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KldRun:
+class KldRun(NamedTuple):
     """What came of it."""
 
+    candidate: ImportedFile
+    """The model, as if its rows had been read from a file."""
     comparison: pa.Table
     """Schema ``COMPARISON``: the base file is the reference, the model the candidate."""
-    identity: EngineIdentity
-    settings: EngineSettings
-    notes: tuple[str, ...]
+
+
+def is_model(path: Path) -> bool:
+    """Whether a file starts as a GGUF model does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return False
 
 
 def settings_for(context_tokens: int, *, threads: int = 1, kv: str = "f16") -> EngineSettings:
@@ -66,8 +87,8 @@ def compare_with_model(
 
     file = open_kld(base)
     settings = settings_for(file.context_tokens, threads=threads, kv=kv)
-    quality = Quality()
-    parts = []
+    digest = file_sha256(model) if model.is_file() else ""
+    parts: list[BlockTables] = []
     with LlamaCpp(model, settings) as engine:
         if engine.dictionary_size != file.dictionary_size:
             raise NotComparable(
@@ -84,25 +105,45 @@ def compare_with_model(
                 rows = scored_rows(engine, file, chunk, bos)
                 if on_chunk is not None:
                     on_chunk(chunk, file.chunks)
-            quality.add(block)
             candidate = take(rows, len(block.positions), file.window(chunk))
             refuse_non_finite(candidate, block.positions, f"{model.name}, {file.window(chunk)}")
             parts.append(compare_block(file, block, candidate, top_k))
         if on_chunk is not None:
             on_chunk(file.chunks, file.chunks)
-        identity = engine.identity
+        facts = facts_of(file) | run_facts(engine, model)
     first = "the model's vocabulary adds none" if bos is None else f"token {bos} in place of each chunk's first token"
-    return KldRun(
-        comparison=joined(parts, COMPARISON),
-        identity=identity,
-        settings=settings,
+    candidate = ImportedFile(
+        format=FORMAT,
+        kind="rows",
+        path=model,
+        sha256=digest,
+        table=joined([part.rows for part in parts], ROWS),
+        top_k=min(top_k, file.dictionary_size),
+        convention=CONVENTION,
+        cluster="window",
+        windows=windows_of(file),
+        facts=facts,
         notes=(
-            *quality.notes(),
-            f"BOS: {first}",
+            f"run here over the tokens of {base.name}; BOS: {first}",
             "the base file's rows are rounded to 16 bits and the model's are not: that rounding is in every figure",
-            *notes_of(file)[:1],
         ),
+        divergence="kl.full",
     )
+    return KldRun(candidate, joined([part.comparison for part in parts], COMPARISON))
+
+
+def run_facts(engine: LlamaCpp, model: Path) -> dict[str, str]:
+    """What was executed, as the engine says it."""
+    identity, settings = engine.identity, engine.settings
+    return {
+        "model": model.name,
+        "engine": f"{identity.engine} {identity.build}",
+        "hardware": identity.hardware,
+        "kv": settings.kv,
+        "threads": str(settings.threads),
+        "micro-batch": str(settings.micro_batch),
+        "flash attention": settings.flash_attention,
+    }
 
 
 def scored_rows(engine: Engine, file: KldFile, chunk: int, bos: int | None) -> Iterator[NDArray[np.float32]]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from drift_runs.importers.formats import FORMATS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from drift_runs.importers.base import ImportedFile
     from drift_runs.measure.file_averages import Layout
     from drift_runs.measure.resampler import Resampler
@@ -21,11 +23,14 @@ Formats of rows (topk-rows, llama-kld, rows): A is the reference and B the candi
 against a reference elsewhere (csv, cuteafd-run, contexts): A and B are two candidates, and differences are A minus B.
 rollouts: both sides are alike.
 
+With llama-kld, B may be a GGUF model: it is run here over the tokens of A, as llama-perplexity runs it.
+
 Quantiles with fewer than 10 values beyond them are marked, not hidden: published ones are given as they were made."""
 EXAMPLE = """
 drift compare quiet.json loaded.json --format topk-rows
 drift compare a.csv b.csv --format csv --json
 drift compare eager.json graph.json --format rollouts --run 1
+drift compare f16.kld model-q4_0.gguf --format llama-kld --threads 4
 """
 
 
@@ -34,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", metavar="B", type=Path, help="the candidate, or the second one")
     parser.add_argument("--format", metavar="FORMAT", required=True, help="one of " + ", ".join(FORMATS))
     parser.add_argument("--run", metavar="N", type=int, default=0, help="which run of rollouts, from 0 (default: 0)")
+    parser.add_argument("--threads", metavar="N", type=int, default=1, help="of a model that is run here (default: 1)")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the intervals' draws (default: 0)")
     parser.add_argument(
         "--resamples", metavar="N", type=int, default=5000, help="of the intervals, 100 to 100,000 (default: 5000)"
@@ -47,17 +53,25 @@ def run(args: argparse.Namespace) -> int:
     from drift_runs.errors import ConfigError, NotComparable, SameRows
     from drift_runs.importers.comparable import differences_between, reasons_between
     from drift_runs.importers.formats import load
+    from drift_runs.kld_run import compare_with_model, is_model
     from drift_runs.measure.resampler import Resampler
 
+    if args.threads < 1:
+        raise ConfigError(f"--threads {args.threads}", expected="1 or more")
     if not 100 <= args.resamples <= 100_000:
         raise ConfigError(f"--resamples {args.resamples}", expected="100 to 100,000")
     if args.seed < 0:
         raise ConfigError(f"--seed {args.seed}", expected="0 or more")
     importer = load(args.format)
-    a, b = importer.read(args.a), importer.read(args.b)
+    a = importer.read(args.a)
+    comparison = None
+    if args.format == "llama-kld" and is_model(args.b):
+        b, comparison = compare_with_model(args.a, args.b, threads=args.threads, on_chunk=_say_chunk)
+    else:
+        b = importer.read(args.b)
     reasons = list(reasons_between(a, b))
     resampler = Resampler(seed=args.seed, resamples=args.resamples)
-    figures, same = ({}, False) if reasons else _figures(a, b, importer, args.run, resampler)
+    figures, same = ({}, False) if reasons else _figures(a, b, importer, args.run, resampler, comparison)
     document = {
         "format": args.format,
         "a": _file(a),
@@ -84,20 +98,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _figures(
-    a: ImportedFile, b: ImportedFile, importer: Any, run: int, resampler: Resampler
+    a: ImportedFile,
+    b: ImportedFile,
+    importer: Any,
+    run: int,
+    resampler: Resampler,
+    comparison: pa.Table | None = None,
 ) -> tuple[dict[str, Any], bool]:
-    """Figures by spec id, and whether nothing differs."""
+    """Figures by spec id, and whether nothing differs. ``comparison``: what is known already of a and b."""
     from drift_runs.cli import compare_figures
 
     match a.kind:
         case "rows":
             from drift_runs.measure.determinism import determinism_table, summarise_determinism
             from drift_runs.measure.file_figures import file_figures
-            from drift_runs.measure.topk import compare_topk
 
-            if hasattr(importer, "compare_files"):
+            if comparison is None and hasattr(importer, "compare_files"):
                 comparison = importer.compare_files(a, b)
-            else:
+            elif comparison is None:
+                from drift_runs.measure.topk import compare_topk
+
                 comparison = compare_topk(a.table, b.table, top_k=a.top_k)
             found = file_figures(comparison, _layout(a), resampler, headline=a.divergence)
             rows = summarise_determinism(determinism_table(comparison, arm="b", against="a"))
@@ -127,6 +147,11 @@ def _figures(
             compared = compare_rollouts(a.table, b.table, run=run, resampler=resampler)
             same = compared.exact_count == len(compared.prompts) and not compared.mean_abs_dlogprob_nats
             return compare_figures.of_rollouts(compared), same
+
+
+def _say_chunk(done: int, chunks: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\rchunk {done} of {chunks}", end="\n" if done == chunks else "", file=sys.stderr, flush=True)
 
 
 def _layout(file: ImportedFile) -> Layout:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,15 @@ ROW_HASH = "row.kld16"
 """Two stored rows are equal in every bit of the file."""
 
 Columns = Mapping[str, pa.Array]
+
+
+class BlockTables(NamedTuple):
+    """A block of a candidate."""
+
+    comparison: pa.Table
+    """Schema ``COMPARISON``."""
+    rows: pa.Table
+    """The candidate's own, schema ``ROWS``."""
 
 
 @dataclass(slots=True)
@@ -135,7 +145,7 @@ def compare_files(reference: Path | ImportedFile, candidate: Path | ImportedFile
     parts = []
     for ours, theirs in zip(left.blocks(), right.blocks(), strict=True):
         same = (ours.stored == theirs.stored).all(axis=1)
-        parts.append(compare_block(left, ours, theirs.logprobs, top_k, identical=same))
+        parts.append(compare_block(left, ours, theirs.logprobs, top_k, identical=same).comparison)
     return joined(parts, COMPARISON)
 
 
@@ -146,26 +156,28 @@ def compare_block(
     top_k: int,
     *,
     identical: NDArray[np.bool_] | None = None,
-) -> pa.Table:
+) -> BlockTables:
     """One block of a base file against as many rows of a candidate, float32[n, V] logits or log-probabilities.
 
     ``identical``: bool[n], the stored rows are equal; None for a candidate that is no base file.
     """
-    columns = compare_and_summarise(
+    done = compare_and_summarise(
         block.logprobs,
         candidate,
         block.tokens,
         top_k=top_k,
         dictionary_size=file.dictionary_size,
         positions=block.positions,
-    ).comparison.arrays()
+    )
+    columns = done.comparison.arrays()
     # The reference's logits are not known: only differences of log-probabilities mean something.
     difference = columns.pop("max_abs_dlogit")
     if identical is not None:
         columns["max_abs_dlogprob"] = difference
         columns["row_identical"] = pa.array(identical)
         columns["row_hash"] = pa.array([ROW_HASH] * len(identical))
-    return window_table(file.window(block.chunk), block.positions, block.tokens, columns, COMPARISON)
+    named = (file.window(block.chunk), block.positions, block.tokens)
+    return BlockTables(window_table(*named, columns, COMPARISON), window_table(*named, done.rows.arrays(), ROWS))
 
 
 def check_comparable(reference: KldFile, candidate: KldFile) -> None:

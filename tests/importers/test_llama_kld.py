@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drift_runs.engines.base import EngineSettings
 from drift_runs.errors import ImportFileError, NonFiniteLogits, NotComparable
 from drift_runs.importers import llama_kld
+from drift_runs.importers.comparable import reasons_between
 from drift_runs.importers.kld_file import HEADER_BYTES, expected_size, open_kld
 from drift_runs.kld_run import compare_with_model
 from drift_runs.schema import COMPARISON, ROWS, RowFlag
@@ -351,8 +351,9 @@ def test_the_same_model_run_here_differs_by_the_rounding_alone(tmp_path: Path, g
     nll = np.array(table["reference_nll_nats"]) - np.array(table["candidate_nll_nats"])
     assert np.abs(nll[np.array(table["candidate_nll_nats"]) < 10]).max() < STEP_NATS
     assert told[0] == (0, 4) and told[-1] == (4, 4)
-    assert any("BOS" in note and (("token 0" in note) == add_bos) for note in run.notes)
-    assert isinstance(run.settings, EngineSettings) and run.identity.engine == "llama_cpp"
+    assert any("BOS" in note and (("token 0" in note) == add_bos) for note in run.candidate.notes)
+    assert reasons_between(llama_kld.read(golden, top_k=8), run.candidate) == ()
+    assert run.candidate.facts["model"] == "tiny.gguf" and "llama_cpp" in run.candidate.facts["engine"]
 
 
 def test_without_the_bos_the_model_disagrees(tmp_path: Path):
