@@ -107,18 +107,17 @@ def quantile_figure(
 def largest_figure(common: dict, spec: str, column: str, found: Selected, beside: Beside, absence: str) -> Figure:
     """The largest value of a divergence."""
     here = found.distribution(column)
-    count = here.quantiles[0].n
     return Figure(
         **common,
         **beside.labels(),
         spec=spec,
         statistic="max",
         value=here.largest,
-        n=count,
-        excluded=here.quantiles[0].excluded,
+        n=here.used,
+        excluded=here.excluded,
         beyond=0,
-        state=FIRM if count else WITHHELD,
-        reason="a maximum grows with n and has no interval" if count else absence or "no positions",
+        state=FIRM if here.used else WITHHELD,
+        reason="a maximum grows with n and has no interval" if here.used else absence or "no positions",
         floor_value=None if beside.side is None else beside.side.distribution(column).largest,
     )
 
@@ -148,15 +147,14 @@ def extreme_figure(common: dict, spec: str, statistic: str, column: str, found: 
         return here.smallest if statistic == "min" else here.largest
 
     value = of(found)
-    counted = found.distribution(column).quantiles[0]
     return Figure(
         **common,
         **beside.labels(),
         spec=spec,
         statistic=statistic,
         value=value,
-        n=counted.n,
-        excluded=counted.excluded,
+        n=found.distribution(column).used,
+        excluded=found.distribution(column).excluded,
         state=FIRM if value is not None else WITHHELD,
         reason="" if value is not None else "no positions",
         floor_value=None if beside.side is None else of(beside.side),

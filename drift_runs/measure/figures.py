@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -45,10 +46,12 @@ class Figure:
     verdict_reason: str = ""
 
 
+_fields = attrgetter(*FIGURES.names)
+
+
 def figures_table(figures: Iterable[Figure]) -> pa.Table:
     """The figures in order, schema ``FIGURES``."""
-    rows = list(figures)
-    return pa.table(
-        {field.name: pa.array([getattr(row, field.name) for row in rows], type=field.type) for field in FIGURES},
-        schema=FIGURES,
-    )
+    rows = [_fields(figure) for figure in figures]
+    columns = zip(*rows, strict=True) if rows else [()] * len(FIGURES)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, FIGURES, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=FIGURES)

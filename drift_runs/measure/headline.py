@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drift_runs.measure.positions import Positions
-from drift_runs.measure.specs import BY_BASE, DIVERGENCES, Divergence
+from drift_runs.measure.specs import BY_BASE, DIVERGENCES, Divergence, headline_spec
 from drift_runs.protocol.model import Protocol
 
 
@@ -28,16 +28,11 @@ class Headline:
         return "" if self.measured else f"not measured: no row has {self.spec}"
 
 
-def headline_spec(protocol: Protocol, top_k: int | None = None) -> str:
-    """Spec id of the headline in rows with that K; without one, with the protocol's."""
-    return BY_BASE[protocol.capture.divergence].spec(top_k or protocol.capture.top_k)
-
-
 def headline_of(positions: Positions, protocol: Protocol) -> Headline:
-    """The headline of ``positions``."""
+    """The headline of ``positions``; K is that of the rows, or the protocol's when no row has one."""
     column = BY_BASE[protocol.capture.divergence].column
     return Headline(
-        spec=headline_spec(protocol, positions.top_k),
+        spec=headline_spec(protocol, positions.top_k or protocol.capture.top_k),
         column=column,
         measured=len(positions) == 0 or bool(np.isfinite(getattr(positions, column)).any()),
     )

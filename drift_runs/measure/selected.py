@@ -13,9 +13,10 @@ from drift_runs.measure.blocks import block_quantile_replicates, block_ratio_rep
 from drift_runs.measure.intervals import (
     ClusterIntervals,
     Clusters,
-    cluster_intervals,
+    cluster_sums,
+    intervals_of_sums,
     quantile_intervals,
-    ratio_intervals,
+    ratio_replicates,
     small_cluster_note,
 )
 from drift_runs.measure.positions import Positions
@@ -48,13 +49,36 @@ class Sums(NamedTuple):
     sums: Floats
 
 
-class Distribution(NamedTuple):
+class Distribution:
     """Quantiles, extremes and tail of one field in one selection."""
 
-    quantiles: tuple[Quantile, ...]
-    smallest: float | None
-    largest: float | None
-    tail: TailShare
+    def __init__(self, values: Floats) -> None:
+        self.values = values
+        self.finite = values[np.isfinite(values)]
+
+    @cached_property
+    def quantiles(self) -> tuple[Quantile, ...]:
+        return quantiles(self.values)
+
+    @cached_property
+    def tail(self) -> TailShare:
+        return tail_share(self.values)
+
+    @property
+    def used(self) -> int:
+        return len(self.finite)
+
+    @property
+    def excluded(self) -> int:
+        return len(self.values) - len(self.finite)
+
+    @property
+    def smallest(self) -> float | None:
+        return float(self.finite.min()) if len(self.finite) else None
+
+    @property
+    def largest(self) -> float | None:
+        return float(self.finite.max()) if len(self.finite) else None
 
 
 class Interval(NamedTuple):
@@ -96,14 +120,7 @@ class SelectedSide:
 
     def distribution(self, name: str) -> Distribution:
         if name not in self._distributions:
-            values = self.values(name)
-            finite = values[np.isfinite(values)]
-            self._distributions[name] = Distribution(
-                quantiles=quantiles(values),
-                smallest=float(finite.min()) if len(finite) else None,
-                largest=float(finite.max()) if len(finite) else None,
-                tail=tail_share(values),
-            )
+            self._distributions[name] = Distribution(self.values(name))
         return self._distributions[name]
 
 
@@ -144,34 +161,40 @@ class Selected(SelectedSide):
 
         ``all_kinds``: with standard errors, BCa and t intervals beside the percentile interval of clusters.
         """
-        if all_kinds and self.method == CLUSTERS:
-            wanted = [at for at in wanted if at not in self._complete]
-            self._columns = {at: found for at, found in self._columns.items() if at not in wanted}
-            self._complete.update(wanted)
-        if self.method == CLUSTERS and any(at < CORE for at in wanted):
-            # The core is always resampled as one matrix: a matrix product of another width may round otherwise.
-            wanted = [*range(CORE), *(at for at in wanted if at >= CORE)]
-        missing = [at for at in dict.fromkeys(wanted) if at not in self._columns]
-        groups = [missing]
         if self.method == CLUSTERS:
-            groups = [[at for at in missing if at < CORE], [at for at in missing if at >= CORE]]
-        for group in groups:
-            if not group or self.method == NO_INTERVAL:
-                continue
-            ratios = self.side.ratios
-            values = ratios.values[np.ix_(group, self.chosen)].T
-            weights = ratios.weights[np.ix_(group, self.chosen)].T.astype(np.float64)
-            sides = (values, weights, self.inside.index, self.clusters, self.resampler)
-            if self.method == BLOCKS:
-                bounds = self.resampler.percentile(block_ratio_replicates(values, weights, self.resampler))
-                found = [_interval(bounds, place) for place in range(len(group))]
-            elif all_kinds:
-                complete = cluster_intervals(*sides)
-                found = [whole_interval(complete, place) for place in range(len(group))]
-            else:
-                bounds = ratio_intervals(*sides)
-                found = [_interval(bounds, place) for place in range(len(group))]
-            self._columns.update(zip(group, found, strict=True))
+            # The core is always resampled as one matrix: a matrix product of another width may round otherwise.
+            for part in ([at for at in wanted if at < CORE], [at for at in wanted if at >= CORE]):
+                held = self._complete if all_kinds else self._columns
+                missing = [at for at in part if at not in held]
+                if missing:
+                    drawn = list(range(CORE)) if missing[0] < CORE else missing
+                    self._resample_clusters(drawn, missing, all_kinds=all_kinds)
+        elif self.method == BLOCKS:
+            missing = [at for at in wanted if at not in self._columns]
+            if missing:
+                replicates = block_ratio_replicates(*self._terms(missing), self.resampler)
+                self._keep(missing, self.resampler.percentile(replicates))
+
+    def _resample_clusters(self, drawn: Sequence[int], missing: Sequence[int], *, all_kinds: bool) -> None:
+        top, bottom = (cluster_sums(terms, self.inside.index, self.clusters) for terms in self._terms(drawn))
+        if all_kinds:
+            found = intervals_of_sums(top, bottom, self.resampler)
+            self._columns.update({at: whole_interval(found, place) for place, at in enumerate(drawn)})
+            self._complete.update(drawn)
+            return
+        replicates = ratio_replicates(top, bottom, self.resampler)
+        # A ratio to which one cluster alone contributes has no interval between clusters.
+        replicates[:, (bottom > 0).sum(axis=0) < 2] = np.nan
+        self._keep(missing, self.resampler.percentile(replicates[:, [drawn.index(at) for at in missing]]))
+
+    def _terms(self, columns: Sequence[int]) -> tuple[Floats, Floats]:
+        """Values and weights of columns over the selection: float64[n, columns] each."""
+        ratios = self.side.ratios
+        at = np.ix_(columns, self.chosen)
+        return ratios.values[at].T, ratios.weights[at].T.astype(np.float64)
+
+    def _keep(self, columns: Sequence[int], bounds: Bounds) -> None:
+        self._columns.update({at: _interval(bounds, place) for place, at in enumerate(columns)})
 
     def ratio_interval(self, at: int) -> Interval:
         """The interval of one column; an empty one where none was made ready."""

@@ -6,12 +6,10 @@ from drift_runs.measure.scopes import WHOLE
 from drift_runs.measure.specs import base_of, is_divergence
 
 _VOLATILE = ("volatile/rate", "volatile/count", "volatile.confident/count")
-_MARKED = frozenset(
-    ["headline/mean", "headline/p50", "other/mean", "flip/rate", "flip/count", "strong_overturn/count", "dnll/mean"]
-) | frozenset(_VOLATILE)
 _BY_LENGTH = frozenset(
     ["headline/mean", "headline/p50", "headline/p95", "other/mean", "flip/rate", "flip/count", "dnll/mean", *_VOLATILE]
 )
+_MARKED = _BY_LENGTH | {"strong_overturn/count"}
 _SHOWN: dict[str, frozenset[str]] = {
     "window": frozenset(
         [
@@ -38,6 +36,8 @@ _SHOWN: dict[str, frozenset[str]] = {
 _WITH_INTERVAL = frozenset(["volatile/rate"])
 """Beside the core, in scopes that do not pool several texts."""
 
+_PLAIN_QUANTILES = frozenset(["quarter", "copied", "literal"])
+
 LOWER_RULE_SCOPES = frozenset(["all", "panel", "group"])
 """Where quantiles by the lower rule are given beside the linear ones."""
 
@@ -54,3 +54,8 @@ def is_shown(scope_kind: str, spec: str, statistic: str, headline: str) -> bool:
 def has_interval(scope_kind: str, spec: str, statistic: str) -> bool:
     """Whether a ratio beyond the core is resampled in that kind of scope."""
     return scope_kind in WHOLE or f"{spec}/{statistic}" in _WITH_INTERVAL
+
+
+def has_quantile_intervals(scope_kind: str) -> bool:
+    """Whether the headline's quantiles are resampled in that kind of scope: the dearest part of a summary."""
+    return scope_kind not in _PLAIN_QUANTILES

@@ -46,7 +46,7 @@ from drift_runs.measure.ratios import CORE, HEADLINE, Ratios, columns_of, emitte
 from drift_runs.measure.resampler import Resampler
 from drift_runs.measure.scopes import WHOLE, Scope, scopes_of
 from drift_runs.measure.selected import Interval, Selected, SelectedSide, Selection, Side
-from drift_runs.measure.shown import LOWER_RULE_SCOPES, has_interval, is_shown
+from drift_runs.measure.shown import LOWER_RULE_SCOPES, has_interval, has_quantile_intervals, is_shown
 from drift_runs.measure.specs import DIVERGENCES
 from drift_runs.measure.verdict import Verdict, VerdictRule, verdict
 from drift_runs.measure.window_figures import window_figures
@@ -222,7 +222,8 @@ class _Summary:
         if names:
             here = found.distribution(column).quantiles
             floor = beside.side.distribution(column).quantiles if beside.side is not None else None
-            found.quantile_intervals([item.name for item in here if item.name in names and item.state != WITHHELD])
+            if has_quantile_intervals(kind):
+                found.quantile_intervals([item.name for item in here if item.name in names and item.state != WITHHELD])
             for at, item in enumerate(here):
                 if item.name in names:
                     beneath = None if floor is None else floor[at]
