@@ -25,7 +25,8 @@ identifier
 
 Every kind is looked for on its own, so that an identifier inside a path counts too. Two literals are the same when
 their bytes are, whatever their kinds. Every pattern takes time linear in the text: what follows a start is bounded, or
-is consumed whether it turns out to be a literal or not.
+is consumed whether it turns out to be a literal or not. Comparisons store the marks: a pattern that changes is a new
+version of table ``COMPARISON``.
 """
 
 from __future__ import annotations

@@ -138,12 +138,11 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_takes_no_longer_than_its_length(name: str) -> None:
     part = HOSTILE[name]
-    body = part * (SIZE // len(part))
+    text = b'"' + part * (SIZE // len(part)) + b"g\n"  # within a quote that never closes, and ending unlike itself
     before = time.process_time()
-    for text in (body, body + b"g", b'"' + body + b"\n"):
-        repeated_spans(text)
+    repeated_spans(text)
     # What is quadratic takes minutes at this size.
-    assert time.process_time() - before < 6
+    assert time.process_time() - before < 3
 
 
 def test_marks_of_a_long_stream_are_cheap() -> None:
