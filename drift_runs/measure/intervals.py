@@ -18,7 +18,7 @@ from drift_runs.measure.blocks import block_quantile_replicates, block_ratio_rep
 from drift_runs.measure.positions import Positions
 from drift_runs.measure.resampled_quantiles import quantile_intervals, quantile_replicates
 from drift_runs.measure.resampler import Bounds, Floats, Resampler, no_bounds, plural
-from drift_runs.measure.students import log_t_intervals
+from drift_runs.measure.students import LogT, log_t_intervals
 from drift_runs.protocol.model import Protocol, Window
 
 __all__ = [
@@ -118,6 +118,8 @@ class ClusterIntervals(NamedTuple):
     bca_reasons: tuple[str, ...]
     """Why a BCa interval is absent, one a figure; empty where there is one. So are ``log_t_reasons``."""
     log_t_reasons: tuple[str, ...]
+    log_t_mean: Bounds
+    """``log_t`` shifted to the mean of the cluster means, which it covers as often as it claims if logs are normal."""
 
 
 def cluster_intervals(
@@ -135,16 +137,16 @@ def cluster_intervals(
 def intervals_of_sums(top: Floats, bottom: Floats, resampler: Resampler) -> ClusterIntervals:
     """The same from the clusters' sums: float64[clusters, m] each."""
     clusters, figures = top.shape
-    log_t = log_t_intervals(top, bottom, resampler.confidence)
-    if clusters >= SMALL_CLUSTERS:
-        many = f"{plural(clusters, 'cluster')}: given for fewer than {SMALL_CLUSTERS}"
-        log_t = log_t._replace(bounds=no_bounds(figures), reasons=(many,) * figures)
     if clusters < 2:
-        reasons = ("fewer than two clusters with positions",) * figures
-        nothing = np.full(figures, np.nan)
-        return ClusterIntervals(no_bounds(figures), no_bounds(figures), nothing, no_bounds(figures), reasons, reasons)
+        nothing, reasons = no_bounds(figures), ("fewer than two clusters with positions",) * figures
+        return ClusterIntervals(nothing, nothing, np.full(figures, np.nan), nothing, reasons, reasons, nothing)
     replicates = ratio_replicates(top, bottom, resampler)
     corrected = bca(top, bottom, replicates, resampler)
+    log_t = log_t_intervals(top, bottom, resampler.confidence)
+    log_t_mean = log_t_intervals(top, bottom, resampler.confidence, of_mean=True)
+    if clusters >= SMALL_CLUSTERS:
+        many = f"{plural(clusters, 'cluster')}: given for fewer than {SMALL_CLUSTERS}"
+        log_t = log_t_mean = LogT(no_bounds(figures), (many,) * figures)
     return ClusterIntervals(
         percentile=_of_several(resampler.percentile(replicates), bottom),
         bca=corrected.bounds,
@@ -152,6 +154,7 @@ def intervals_of_sums(top: Floats, bottom: Floats, resampler: Resampler) -> Clus
         log_t=log_t.bounds,
         bca_reasons=corrected.reasons,
         log_t_reasons=log_t.reasons,
+        log_t_mean=log_t_mean.bounds,
     )
 
 

@@ -53,7 +53,7 @@ def sign_flip(differences: Floats, *, seed: int, unit: str = "cluster") -> SignF
         return SignFlip(as_large / len(choices), f"exact, all signs of {plural(clusters, unit)}")
     generator = np.random.default_rng(seed)
     as_large = np.ones(figures, dtype=np.int64)
-    for rows in slices_of(DRAWS, clusters):
+    for rows in slices_of(DRAWS, max(clusters, figures)):
         signs = 2.0 * generator.integers(0, 2, (rows.stop - rows.start, clusters)) - 1.0
         as_large += (np.abs(signs @ differences) >= seen).sum(axis=0)
     return SignFlip(as_large / (DRAWS + 1), f"sampled, {DRAWS:,} signs of {plural(clusters, unit)}")

@@ -100,3 +100,22 @@ def test_given_for_few_clusters_only(clusters: int, given: bool):
     found = intervals_of_sums(top, np.ones((clusters, 1)), Resampler(seed=1, resamples=100))
     assert np.isfinite(found.log_t.low[0]) == given
     assert found.log_t_reasons == (("",) if given else ("20 clusters: given for fewer than 20",))
+
+
+def test_shifted_to_the_mean_by_hand():
+    """Logs 0 and 2 have the variance 2: the centre goes from 1 to 2, the squared error from 1 to 1 + 4 / 2."""
+    top = np.array([[1.0], [math.e**2]])
+    bounds, _ = log_t_intervals(top, np.ones((2, 1)), 0.95, of_mean=True)
+    reach = math.tan(math.pi * 0.475) * math.sqrt(3)
+    assert bounds.low[0] == pytest.approx(math.exp(2 - reach)) and bounds.high[0] == pytest.approx(math.exp(2 + reach))
+
+
+def test_shifted_it_covers_the_mean_and_plain_the_geometric_mean():
+    generator = np.random.default_rng(7)
+    top = generator.lognormal(0, 0.8, (15, 800))
+    ones = np.ones(top.shape)
+    plain, shifted = log_t_intervals(top, ones, 0.95).bounds, log_t_intervals(top, ones, 0.95, of_mean=True).bounds
+    median, mean = 1.0, math.exp(0.8**2 / 2)
+    assert 0.93 <= ((plain.low <= median) & (median <= plain.high)).mean() <= 0.97
+    assert 0.92 <= ((shifted.low <= mean) & (mean <= shifted.high)).mean() <= 0.97
+    assert ((plain.low <= mean) & (mean <= plain.high)).mean() < 0.75
