@@ -69,9 +69,9 @@ def _window_reasons(ours: tuple[ImportedWindow, ...], theirs: tuple[ImportedWind
     yield from _missing("window", left, right)
     both = [name for name in left if name in right]
     for field, words in (
-        ("document", "belong to another document"),
-        ("group", "are in another group"),
-        ("role", "have another role"),
+        ("document", "of another document"),
+        ("group", "in another group"),
+        ("role", "of another role"),
     ):
         unequal = [name for name in both if getattr(left[name], field) != getattr(right[name], field)]
         if unequal:
