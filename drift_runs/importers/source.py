@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -69,26 +70,49 @@ def read_source(path: Path, *, limit_bytes: int = JSON_LIMIT_BYTES) -> Source:
 
 def parse_json(source: Source, model: type[Model]) -> Model:
     """The file as ``model``; ``ImportFileError`` with the first place that does not fit."""
+    return fitted(source, json_value(source, source.data), model)
+
+
+def json_value(source: Source, data: bytes, *, at: str = "") -> Any:
+    """``data`` of the file as JSON; ``at`` is its place, empty for the whole file."""
     try:
-        content = json.loads(source.data.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_no_constant)
-    except RecursionError as error:
-        raise ImportFileError("not valid JSON: nested too deeply", where=source.where) from error
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_no_constant)
+    except RecursionError:
+        source.refuse("not valid JSON: nested too deeply", at=at)
     except ValueError as error:  # also bytes that are no UTF-8, and whole numbers of thousands of digits
-        raise ImportFileError(
-            f"not valid JSON: {error}", where=source.where, expected="a whole file in UTF-8 JSON"
-        ) from error
+        source.refuse(f"not valid JSON: {error}", at=at, expected="a whole file in UTF-8 JSON" if not at else "")
+
+
+def json_lines(source: Source) -> Iterator[tuple[int, Any]]:
+    """(line number, value) of each line that is not blank."""
+    start = 0
+    number = 0
+    while start < len(source.data):
+        end = source.data.find(b"\n", start)
+        end = len(source.data) if end < 0 else end
+        number += 1
+        line = source.data[start:end]
+        start = end + 1
+        if line.strip():
+            yield number, json_value(source, line, at=f"line {number}")
+
+
+def fitted(source: Source, content: Any, model: type[Model], *, at: str = "") -> Model:
+    """``content`` as ``model``; ``ImportFileError`` with the first key that does not fit, behind ``at``."""
     try:
         return model.model_validate(content)
     except ValidationError as failure:
-        raise _first_fault(source, content, failure) from failure
+        raise _first_fault(source, content, failure, at) from failure
 
 
-def _first_fault(source: Source, content: Any, failure: ValidationError) -> ImportFileError:
+def _first_fault(source: Source, content: Any, failure: ValidationError, where: str) -> ImportFileError:
     """The first thing that does not fit the format, in the words of the file."""
     first = failure.errors(include_url=False)[0]
     loc = tuple(first["loc"])
     if first["type"] == "missing":
         loc, what, expected = loc[:-1], f"missing key {loc[-1]!r}", ""
+    elif first["type"] == "extra_forbidden":
+        what, expected = f"unknown key {shown(loc[-1])}", ""
     else:
         given = first["input"]
         name = {dict: "an object", list: "an array"}.get(type(given)) or shown(given)
@@ -96,7 +120,7 @@ def _first_fault(source: Source, content: Any, failure: ValidationError) -> Impo
         expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
         if first["type"] == "model_type":
             expected = "an object"
-    at = key_path(loc, content)
+    at = " ".join(part for part in (where, key_path(loc, content)) if part)
     return ImportFileError(what, where=f"{source.where}: {at}" if at else source.where, expected=expected)
 
 
