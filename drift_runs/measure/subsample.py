@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drift_runs.errors import NotComparable
 from drift_runs.measure.intervals import Resampler, plural
 from drift_runs.measure.outliers import WITH, WITHOUT, outlier_mask
 from drift_runs.measure.positions import positions_of
@@ -107,11 +108,16 @@ def subsample(
     """Simulate probes of a table of schema ``COMPARISON`` that holds every scored position of an arm.
 
     ``strides``: a probe takes one position in so many, at least 2. ``random_draws``: probes of the same size that are
-    drawn without replacement inside each panel, by ``generator``; 0 leaves them out. ``ValueError`` for other numbers.
+    drawn without replacement inside each panel, by ``generator``; 0 leaves them out. ``ValueError`` for other numbers,
+    ``NotComparable`` for rows of windows that the protocol lacks.
     """
     if random_draws < 0 or not all(stride >= 2 for stride in strides):
         raise ValueError(f"strides {tuple(strides)}, {random_draws} draws: expected strides from 2 and draws from 0")
-    positions = positions_of(comparison)
+    # In the protocol's order, whatever the order of the rows: ties and draws then fall out the same.
+    positions = positions_of(comparison, windows=tuple(window.name for window in protocol.windows))
+    if len(positions) != comparison.num_rows:
+        rows = plural(comparison.num_rows - len(positions), "row")
+        raise NotComparable(f"{rows} of other windows", expected=f"windows of protocol {protocol.name}")
     resampler = Resampler.of(protocol)
     findings: list[Finding] = []
     for outliers in (WITH, WITHOUT) if protocol.outliers else (WITH,):
