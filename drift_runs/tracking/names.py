@@ -9,8 +9,8 @@ Grammar, where ``[]`` is optional::
     kl.topk-shared.20/all/mean.low
     flip/all/worst_range/rate
 
-View ``all`` is with outliers, ``without_outliers`` and ``only_outliers`` speak for themselves. Series over history
-drop the scope's name and use its first token as the step: ``kl.full/all/history/mean``.
+View ``all`` is with outliers, ``without_outliers`` and ``only_outliers`` speak for themselves. Series over history and
+depth drop the scope's name and use its first token as the step: ``kl.full/all/history/mean``.
 
 MLflow takes a name as a path in places, refuses some and lets others collide on file systems that fold case. So a name
 is of ``[A-Za-z0-9_.-/ ]`` only, is its own normal form, has at most 250 characters, and two names of one batch differ
@@ -28,7 +28,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from drift_runs.errors import StoreError
+from drift_runs.measure.quantiles import QUANTILES
 from drift_runs.measure.scopes import SCOPE_KINDS
+from drift_runs.measure.specs import base_of, is_divergence
 
 MAX_NAME_CHARACTERS = 250
 
@@ -38,12 +40,75 @@ _COMPONENT = re.compile(r"[A-Za-z0-9_.-](?:[A-Za-z0-9_. -]*[A-Za-z0-9_.-])?")
 _WORST_RANGE = "worst_range."
 _FIRST_INTEGER = re.compile(r"\d+")
 
-# What a run carries as metrics; everything else is in the Parquet file beside it.
-_PANEL_STATISTICS = {"kl.full": ("mean", "p95"), "flip": ("rate",), "flip.strict": ("rate",)}
-_WITH_INTERVAL = {("kl.full", "mean"), ("flip", "rate")}
-_ONLY_STATISTICS = {"kl.full": ("mean", "p95"), "flip": ("rate",)}
-_SERIES = {("kl.full", "mean"), ("flip", "rate")}
-_UNNEEDED_QUANTILES = frozenset({"p50", "p90"})
+# What a run carries as metrics; everything else is in the Parquet file beside it. ``headline`` and ``other`` stand for
+# the spec ids of the protocol's divergence and of every further one.
+_CHOSEN: dict[tuple[str, str], frozenset[str]] = {
+    ("all", "with"): frozenset(
+        [
+            *(f"headline/{quantile}" for quantile in QUANTILES),
+            "headline/mean",
+            "headline/window_mean",
+            "headline/max",
+            "headline/tail_share",
+            "headline/worst_range.p95",
+            "headline/worst_range.mean",
+            "headline/excluded",
+            "headline/infinite",
+            "headline/exactly_zero",
+            "headline/windows_above",
+            "headline/mean.launches_difference",
+            "other/mean",
+            "flip/rate",
+            "flip/count",
+            "flip/worst_range.rate",
+            "flip.strict/rate",
+            "strong_overturn/rate",
+            "strong_overturn/count",
+            "volatile/rate",
+            "swap/rate",
+            "dnll/mean",
+            "nll/windows_above",
+            "dentropy.full/mean",
+            "dentropy.topk/mean",
+            "entropy.full/windows_above",
+            "entropy.topk/windows_above",
+            "shared_support/mean",
+            "reference_mass_outside/mean",
+            "missed/share",
+            "support_collapse/count",
+        ]
+    ),
+    ("all", "without"): frozenset(
+        [
+            "headline/mean",
+            "headline/window_mean",
+            "headline/p50",
+            "headline/p95",
+            "headline/p99",
+            "headline/max",
+            "headline/tail_share",
+            "headline/worst_range.p95",
+            "flip/rate",
+            "flip.strict/rate",
+            "strong_overturn/rate",
+            "volatile/rate",
+            "swap/rate",
+            "dnll/mean",
+            "dentropy.full/mean",
+            "dentropy.topk/mean",
+        ]
+    ),
+    ("all", "only"): frozenset(["headline/mean", "headline/p95", "flip/rate"]),
+    **{
+        ("panel", view): frozenset(["headline/mean", "headline/p95", "flip/rate", "flip.strict/rate"])
+        for view in ("with", "without")
+    },
+}
+_WITH_INTERVAL = frozenset(["headline/mean", "flip/rate"])
+_SERIES = frozenset(["headline/mean", "flip/rate"])
+_SERIES_KINDS = frozenset(["history", "depth"])
+_HEADLINE_STATISTICS = frozenset(["window_mean", "tail_share", "worst_range.p95"])
+"""Statistics that no other divergence has."""
 
 
 class SeriesPoint(NamedTuple):
@@ -61,7 +126,7 @@ class Selection:
     metrics: Mapping[str, float]
     """Summary metrics, with the counts ``withheld`` and ``nonfinite`` of what was left out."""
     series: tuple[SeriesPoint, ...]
-    """Values by history, the step being the first token of the bucket."""
+    """Values by history and by depth, the step being the first token of the bucket."""
     display: Mapping[str, str]
     """Metric name to what a person reads: ``kl.topk-shared@20 mean, all positions``."""
 
@@ -135,7 +200,7 @@ def checked_batch(names: Iterable[str]) -> list[str]:
 
 
 def select_metrics(figures: pa.Table) -> dict[str, float]:
-    """About 60 summary metrics of one run; see :func:`select`."""
+    """About 60 to 90 summary metrics of one run; see :func:`select`."""
     return dict(select(figures).metrics)
 
 
@@ -149,12 +214,14 @@ def select(figures: pa.Table) -> Selection:
     arms = {row["arm"] for row in rows}
     if len(arms) > 1:
         raise StoreError(f"figures of {len(arms)} arms in one run", expected="one arm a run", where=_of(sorted(arms)))
+    headline = headline_of(figures)
     named: list[tuple[str, float, str]] = []
     points: list[SeriesPoint] = []
     withheld = nonfinite = 0
     for row in rows:
-        is_series = row["scope_kind"] == "history" and (row["spec"], row["statistic"]) in _SERIES
-        if not (is_series or _is_headline(row)):
+        token = _token(row, headline)
+        is_series = row["scope_kind"] in _SERIES_KINDS and token in _SERIES
+        if not (is_series or _is_chosen(row, token)):
             continue
         if row["state"] == "withheld" or row["value"] is None:
             withheld += 1
@@ -163,30 +230,44 @@ def select(figures: pa.Table) -> Selection:
         elif is_series:
             points += _points(row)
         else:
-            named += _with_what_stands_beside(row)
+            named += _with_what_stands_beside(row, token)
     checked_batch([*(name for name, _, _ in named), *sorted({point.name for point in points}), "withheld", "nonfinite"])
     if len({(point.name, point.step) for point in points}) != len(points):
-        raise StoreError("two history buckets start at the same token", expected="buckets that do not overlap")
+        raise StoreError("two buckets of one series start at the same token", expected="buckets that do not overlap")
     metrics = {name: value for name, value, _ in named}
     metrics["withheld"] = float(withheld)
     metrics["nonfinite"] = float(nonfinite)
     return Selection(metrics=metrics, series=tuple(points), display={name: shown for name, _, shown in named})
 
 
-def _is_headline(row: Mapping[str, Any]) -> bool:
-    spec, statistic, view, kind = row["spec"], row["statistic"], row["outliers"], row["scope_kind"]
-    if view == "only":
-        return kind == "all" and statistic in _ONLY_STATISTICS.get(spec, ())
-    if kind == "panel":
-        return statistic in _PANEL_STATISTICS.get(spec, ())
-    return kind == "all" and (spec == "kl.full" or statistic not in _UNNEEDED_QUANTILES)
+def headline_of(figures: pa.Table) -> str:
+    """Spec id of the divergence that a table of figures leads with; empty when it has none."""
+    divergences = [
+        (spec, statistic)
+        for spec, statistic in zip(figures["spec"].to_pylist(), figures["statistic"].to_pylist(), strict=True)
+        if is_divergence(spec)
+    ]
+    leading = [spec for spec, statistic in divergences if statistic in _HEADLINE_STATISTICS]
+    return next(iter(leading or [spec for spec, _ in divergences]), "")
 
 
-def _with_what_stands_beside(row: Mapping[str, Any]) -> list[tuple[str, float, str]]:
+def _token(row: Mapping[str, Any], headline: str) -> str:
+    """What a row is called in the lists above."""
+    spec = row["spec"]
+    if is_divergence(spec):
+        return f"{'headline' if spec == headline else 'other'}/{row['statistic']}"
+    return f"{base_of(spec)}/{row['statistic']}"
+
+
+def _is_chosen(row: Mapping[str, Any], token: str) -> bool:
+    return token in _CHOSEN.get((row["scope_kind"], row["outliers"]), frozenset())
+
+
+def _with_what_stands_beside(row: Mapping[str, Any], token: str) -> list[tuple[str, float, str]]:
     """The value's own metric, and for the leading figures of a run the interval's ends and the counts."""
     shown = _display(row)
     found = [(name_of(row), float(row["value"]), shown)]
-    if (row["spec"], row["statistic"]) in _WITH_INTERVAL and row["scope_kind"] == "all" and row["outliers"] != "only":
+    if token in _WITH_INTERVAL and row["scope_kind"] == "all" and row["outliers"] != "only":
         for end in ("low", "high"):
             value = row[end]
             if value is not None and math.isfinite(value):
@@ -203,7 +284,7 @@ def _points(row: Mapping[str, Any]) -> list[SeriesPoint]:
     name = metric_name(
         spec=row["spec"],
         outliers=row["outliers"],
-        scope_kind="history",
+        scope_kind=row["scope_kind"],
         scope="",
         statistic=row["statistic"],
         series=True,

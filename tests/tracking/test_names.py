@@ -14,7 +14,8 @@ from tracking_tables import figure, figures
 
 from drift_runs import schema
 from drift_runs.errors import StoreError
-from drift_runs.measure.history import bucket_labels
+from drift_runs.measure.history import bucket_labels, depth_label
+from drift_runs.measure.scopes import SCOPE_KINDS
 from drift_runs.tracking import names
 
 SAFE = re.compile(r"[A-Za-z0-9_.\-/ ]{1,250}")
@@ -123,7 +124,8 @@ def test_withheld_and_non_finite_values_are_counted_and_not_logged():
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True) | st.none(), min_size=1, max_size=6))
 def test_whatever_the_values_are_metrics_are_finite_and_nothing_goes_uncounted(values):
-    rows = [figure(statistic=f"s{number}", value=value, low=value) for number, value in enumerate(values)]
+    statistics = ("window_mean", "p50", "p95", "p99", "max", "tail_share")
+    rows = [figure(statistic=statistic, value=value) for statistic, value in zip(statistics, values, strict=False)]
     metrics = names.select_metrics(figures(*rows))
     assert all(math.isfinite(value) for value in metrics.values())
     logged = [name for name in metrics if name.startswith("kl.full/")]
@@ -138,8 +140,9 @@ def test_interval_and_counts_stand_beside_the_leading_figure():
     assert metrics["kl.full/all/mean.excluded"] == 2.0
 
 
-def test_windows_ranges_and_kinds_stay_in_the_file():
-    rows = [figure(scope_kind=kind, scope="x") for kind in ("window", "range", "kind", "band")]
+def test_every_smaller_scope_stays_in_the_file():
+    kinds = [kind for kind in SCOPE_KINDS if kind not in ("all", "panel", "history", "depth")]
+    rows = [figure(scope_kind=kind, scope="x") for kind in kinds]
     assert names.select_metrics(figures(*rows)) == {"withheld": 0.0, "nonfinite": 0.0}
 
 
@@ -158,6 +161,44 @@ def test_history_is_a_series_by_its_first_token():
     assert chosen.series == (("kl.full/all/history/mean", 257, 0.2), ("kl.full/all/history/mean", 1025, 0.3))
 
 
+def test_depth_is_a_series_of_its_own():
+    rows = [figure(scope_kind="depth", scope=depth_label(at, 8192), value=float(at)) for at in range(3)]
+    rows.append(figure(scope_kind="history", scope="1-256", value=7.0))
+    chosen = names.select(figures(*rows))
+    assert chosen.series[:3] == tuple(("kl.full/all/depth/mean", 8192 * at + 1, float(at)) for at in range(3))
+    assert chosen.series[3] == ("kl.full/all/history/mean", 1, 7.0)
+
+
+def test_two_buckets_that_start_at_the_same_token_are_refused():
+    rows = [figure(scope_kind="depth", scope=scope) for scope in ("1-8", "1-16")]
+    with pytest.raises(StoreError, match="start at the same token"):
+        names.select(figures(*rows))
+
+
+def test_the_headline_carries_its_spec_whatever_stands_first():
+    shared = "kl.topk-shared@20"
+    rows = [
+        figure(spec="kl.topk-lower@20", value=0.1),
+        figure(spec="kl.topk-lower@20", statistic="p95", value=0.2),
+        figure(spec=shared, value=0.3, low=0.25, high=0.4),
+        figure(spec=shared, statistic="window_mean", value=0.31),
+        figure(spec=shared, statistic="p95", value=0.5),
+        figure(spec=shared, statistic="exactly_zero", value=59.0),
+        figure(spec="flip", statistic="rate", value=0.1),
+        figure(spec="entropy.topk@20.reference", value=1.0),
+        figure(spec="dentropy.topk@20", value=0.01),
+        figure(spec="missed@20", statistic="share", value=0.02),
+    ]
+    assert names.headline_of(figures(*rows)) == shared
+    metrics = names.select_metrics(figures(*rows))
+    assert metrics["kl.topk-shared.20/all/mean"] == 0.3 and metrics["kl.topk-shared.20/all/mean.low"] == 0.25
+    assert metrics["kl.topk-shared.20/all/p95"] == 0.5 and metrics["kl.topk-shared.20/all/exactly_zero"] == 59.0
+    assert metrics["kl.topk-lower.20/all/mean"] == 0.1 and "kl.topk-lower.20/all/p95" not in metrics
+    assert metrics["dentropy.topk.20/all/mean"] == 0.01 and metrics["missed.20/all/share"] == 0.02
+    assert not [name for name in metrics if name.startswith("entropy.topk")]
+    assert names.headline_of(figures(figure(spec="flip", statistic="rate"))) == ""
+
+
 def test_figures_of_two_arms_are_refused():
     with pytest.raises(StoreError, match="2 arms"):
         names.select_metrics(figures(figure(), figure(arm="other")))
@@ -172,17 +213,20 @@ def test_a_name_can_be_traced_to_what_a_person_reads():
     assert chosen.display["kl.topk-shared.20/all/mean"] == "kl.topk-shared@20 mean, all positions"
 
 
-def test_a_usual_run_stays_near_sixty_metrics():
-    kl = ["mean", "window_mean", "p50", "p90", "p95", "p99", "p99.9", "max", "tail_share", "worst_range.p95"]
+def test_a_run_with_every_measure_logs_sixty_to_ninety_metrics():
+    headline = ["mean", "window_mean", "p50", "p90", "p95", "p99", "p99.9", "max", "tail_share", "worst_range.p95"]
+    headline += ["worst_range.mean", "excluded", "infinite", "exactly_zero", "windows_above", "p95_lower"]
+    others = ["js.full", "kl.topk-tail@64", "kl.topk-shared@64", "kl.topk-lower@64", "kl.topk-floor@64"]
+    rates = ["flip", "flip.strict", "flip.text", "strong_overturn", "volatile", "swap"]
+    means = ["dnll", "dp", "nll.reference", "nll.candidate", "dentropy.full", "shared_support@64"]
     rows = []
-    for view in ("with", "without"):
-        rows += [figure(outliers=view, statistic=statistic, value=1.0, low=0.5, high=2.0) for statistic in kl]
-        for spec in ("flip", "flip.strict", "overturn.strong"):
-            rows.append(figure(outliers=view, spec=spec, statistic="rate", value=0.1, low=0.0, high=0.2))
-        for spec in ("nll", "dnll", "dp"):
-            rows.append(figure(outliers=view, spec=spec, value=0.1))
-        for panel in ("P-A", "P-B"):
-            rows += [figure(outliers=view, scope_kind="panel", scope=panel, statistic=one) for one in kl]
+    for view in ("with", "without", "only"):
+        for kind, scope in (("all", "all"), ("panel", "P-A"), ("panel", "P-B"), ("role", "prompt")):
+            here = {"outliers": view, "scope_kind": kind, "scope": scope, "value": 1.0}
+            rows += [figure(**here, statistic=one, low=0.5, high=2.0) for one in headline]
+            rows += [figure(**here, spec=spec, statistic=one) for spec in others for one in ("mean", "p95", "max")]
+            rows += [figure(**here, spec=spec, statistic=one) for spec in rates for one in ("rate", "count")]
+            rows += [figure(**here, spec=spec) for spec in means]
     table = figures(*rows)
     assert isinstance(table, pa.Table)
-    assert 40 <= len(names.select_metrics(table)) <= 80
+    assert 60 <= len(names.select_metrics(table)) <= 90
