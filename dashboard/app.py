@@ -15,7 +15,11 @@ st.set_page_config(page_title="Drift Runs", page_icon=str(Path(__file__).with_na
 st.navigation(
     [
         st.Page("views/overview.py", title="Overview", icon=":material/table_rows:", default=True),
+        st.Page("views/measures.py", title="Measures", icon=":material/straighten:"),
         st.Page("views/ranges.py", title="Ranges", icon=":material/grid_on:"),
+        st.Page("views/rows.py", title="Rows", icon=":material/format_list_numbered:"),
+        st.Page("views/pairs.py", title="Pairs", icon=":material/compare_arrows:"),
         st.Page("views/outliers.py", title="Outliers", icon=":material/scatter_plot:"),
+        st.Page("views/published.py", title="Published", icon=":material/public:"),
     ]
 ).run()

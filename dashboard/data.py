@@ -19,6 +19,7 @@ from drift_runs.protocol.model import Protocol
 from drift_runs.tracking.uris import resolve_uri, sqlite_path
 
 if TYPE_CHECKING:
+    from drift_runs.protocol.published import PublishedSource
     from drift_runs.tracking.records import CampaignRecord
 
 ENV_STORE = "DRIFT_STORE"
@@ -62,6 +63,49 @@ def determinism(uri: str, run_id: str, complete: bool) -> pa.Table:
         return load_determinism(uri, run_id)
     except StoreError:
         return schema.DETERMINISM.empty_table()
+
+
+@st.cache_data(show_spinner=False, max_entries=400)
+def listed(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """The rows of one arm that a person should read (schema ``LISTED``); empty when it recorded none."""
+    from drift_runs.tracking.mlflow_store import load_listed
+
+    return load_listed(uri, run_id)
+
+
+@st.cache_data(show_spinner=False, max_entries=100)
+def pairs(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
+    """A campaign's candidates against each other (schema ``PAIRS``); empty when there is none.
+
+    ``arms``: run ids of its complete arms, because the table is written again when an arm joins.
+    """
+    from drift_runs.tracking.mlflow_store import load_pairs
+
+    return load_pairs(uri, run_id)
+
+
+@st.cache_data(show_spinner=False, max_entries=100)
+def agreement(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
+    """Whether a campaign's figures order its arms alike (schema ``AGREEMENT``); ``arms`` as for :func:`pairs`."""
+    from drift_runs.tracking.mlflow_store import load_agreement
+
+    return load_agreement(uri, run_id)
+
+
+@st.cache_data(show_spinner=False, max_entries=100)
+def proposals(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
+    """Windows that a rule would report separately (schema ``PROPOSALS``); ``arms`` as for :func:`pairs`."""
+    from drift_runs.tracking.mlflow_store import load_proposals
+
+    return load_proposals(uri, run_id)
+
+
+@st.cache_data(show_spinner=False, max_entries=1)
+def published() -> tuple[PublishedSource, ...]:
+    """Results that other people published, from the files that come with the project."""
+    from drift_runs.protocol.published import load_published
+
+    return load_published()
 
 
 @st.cache_data(show_spinner=False, max_entries=100)

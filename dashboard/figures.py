@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +14,10 @@ import pyarrow.compute as pc
 from drift_runs import schema
 from drift_runs.measure.figures import Figure
 from drift_runs.measure.quantiles import WITHHELD
+from drift_runs.measure.specs import BY_BASE, base_of, headline_spec
+
+if TYPE_CHECKING:
+    from drift_runs.protocol.model import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +31,7 @@ class Column:
     """Spec id, always shown: a bare "KL" could mean any of five."""
     statistic: str
     unit: str
-    """``nats``, ``share`` or ``count``."""
+    """``nats``, ``share``, ``count``, or ``tokens`` and whatever else a plain number is of."""
 
     @property
     def label(self) -> str:
@@ -35,16 +40,62 @@ class Column:
 
 FLIP = Column(key="flip", header="flip rate", spec="flip", statistic="rate", unit="share")
 FLIP_STRICT = Column(key="flip_strict", header="strict flip rate", spec="flip.strict", statistic="rate", unit="share")
-KL_MEAN = Column(key="kl_mean", header="KL mean, nats", spec="kl.full", statistic="mean", unit="nats")
-KL_P95 = Column(key="kl_p95", header="KL p95, nats", spec="kl.full", statistic="p95", unit="nats")
-WORST = Column(key="worst", header="worst range p95, nats", spec="kl.full", statistic="worst_range.p95", unit="nats")
 STRONG = Column(key="strong", header="strong overturns", spec="strong_overturn", statistic="count", unit="count")
 STRONG_RATE = Column(
     key="strong_rate", header="strong overturn rate", spec="strong_overturn", statistic="rate", unit="share"
 )
 
-OVERVIEW = (FLIP, KL_MEAN, KL_P95, WORST, STRONG)
-RANGE_METRICS = {"kl.full.p95": KL_P95, "kl.full.mean": KL_MEAN, "flip.rate": FLIP}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The leading columns of one campaign: its divergence is what its protocol names."""
+
+    headline: str
+    """Spec id of the divergence, with its K where it has one."""
+
+    def _divergence(self, key: str, words: str, statistic: str) -> Column:
+        return Column(key=key, header=words, spec=self.headline, statistic=statistic, unit="nats")
+
+    @property
+    def mean(self) -> Column:
+        return self._divergence("mean", f"{short_name(self.headline)} mean, nats", "mean")
+
+    @property
+    def p95(self) -> Column:
+        return self._divergence("p95", f"{short_name(self.headline)} p95, nats", "p95")
+
+    @property
+    def worst(self) -> Column:
+        return self._divergence("worst", "worst range p95, nats", "worst_range.p95")
+
+    @property
+    def overview(self) -> tuple[Column, ...]:
+        return (FLIP, self.mean, self.p95, self.worst, STRONG)
+
+    def by_key(self, key: str) -> Column:
+        """A column of the overview by its name in the URL."""
+        return next(column for column in self.overview if column.key == key)
+
+    def of_metric(self, metric: str) -> Column:
+        """The column of one of ``state.METRICS``."""
+        return {"divergence.p95": self.p95, "divergence.mean": self.mean, "flip.rate": FLIP}[metric]
+
+
+def short_name(spec: str) -> str:
+    """``KL`` or ``JS``: what a header calls a divergence whose spec id stands below it."""
+    return "JS" if base_of(spec).startswith("js") else "KL"
+
+
+def headline_of(protocol: Protocol, book: Book) -> str:
+    """The spec id that leads the campaign's tables: the protocol's divergence, with the K that its rows have."""
+    base = protocol.capture.divergence
+    if not BY_BASE[base].needs_k:
+        return base
+    asked = headline_spec(protocol, protocol.capture.top_k)
+    specs = [spec for spec in book.table["spec"].to_pylist() if base_of(spec) == base]
+    if asked in specs or not specs:
+        return asked
+    return Counter(specs).most_common(1)[0][0]
 
 
 def is_withheld(figure: Figure) -> bool:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import streamlit as st
 
 from dashboard import data, state
 from dashboard.components import style
 from dashboard.components.markup import Html, tag
-from dashboard.figures import Book, Column, differs_by_outliers
+from dashboard.figures import Book, Column, Columns, differs_by_outliers, headline_of
 from drift_runs.errors import DriftError
+from drift_runs.measure.comparability import compare_keys, key_from_tags, ranked_groups
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 SWITCH_LABELS = {"with": "with outliers", "without": "without outliers", "both": "side by side"}
 FACET_LABELS = {"derivative": "Derivative", "weights": "Weights", "kv": "KV", "engine": "Engine"}
+SHOWN_ROLES = ("candidate", "follow-up", "floor", "launch")
+"""Roles of arms in the order in which a list of arms names them."""
+BESIDE_ROLES = ("floor", "launch")
+"""Arms that stand beside others: not filtered, not ranked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +41,40 @@ class Page:
     campaign: CampaignRecord
     book: Book
     protocol: Protocol
+    columns: Columns
     row: DeltaGenerator
     """The row of controls that begins with the outlier switch."""
 
     def arms(self, role: str, *, filtered: bool = True) -> list[ArmRecord]:
-        """Complete arms of a role that pass the facet filters. Floors always pass: they belong to the figures."""
+        """Complete arms of a role that pass the facet filters. Floors and launches always pass: they belong to the
+        figures."""
         return [
             arm
             for arm in self.campaign.arms
-            if arm.role == role and arm.complete and (not filtered or role == "floor" or self.passes(arm))
+            if arm.role == role and arm.complete and (not filtered or role in BESIDE_ROLES or self.passes(arm))
         ]
+
+    def ranking(self) -> Ranking:
+        """Which complete candidates and follow-ups may be ranked with one another, whatever the filters hide."""
+        arms = [*self.arms("candidate", filtered=False), *self.arms("follow-up", filtered=False)]
+        arms.sort(key=lambda arm: bool(arm.reference))  # of groups of one size those with the campaign's reference lead
+        keys = {arm.arm: key_from_tags(arm.key) for arm in arms}
+        groups = ranked_groups(keys)
+        if not groups:
+            return Ranking(frozenset(), {}, ())
+        first = keys[groups[0].arms[0]]
+        unknown = compare_keys(
+            first, first
+        ).reasons  # a key of which something is not known is not even equal to itself
+        reasons = {name: why for group in groups[1:] for name, why in group.reasons.items()}
+        if unknown:
+            reasons |= {name: unknown for name in groups[0].arms}
+        return Ranking(frozenset(keys) - frozenset(reasons), reasons, groups[0].arms)
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """Run ids of the complete arms: what the campaign's tables across arms were made from."""
+        return tuple(arm.run_id for arm in self.campaign.arms if arm.complete)
 
     def passes(self, arm: ArmRecord) -> bool:
         return all(
@@ -58,6 +87,42 @@ class Page:
     def includes_outliers(self, arm: str, column: Column) -> bool:
         """True when the figure *with* outliers counts positions that the figure *without* leaves out."""
         return differs_by_outliers(self.figure(arm, column, "with"), self.figure(arm, column, "without"))
+
+
+class Ranking(NamedTuple):
+    """Which arms may be ranked together."""
+
+    ranked: frozenset[str]
+    reasons: Mapping[str, tuple[str, ...]]
+    """Why each other arm may not stand among them."""
+    against: tuple[str, ...]
+    """The arms that the reasons refer to."""
+
+
+def open_bare(title: str) -> state.View:
+    """Draw what a page shows that needs no campaign, and return the view."""
+    st.html(f"<style>{style.SHEET}</style>")
+    view = state.settle(state.Decoded(state.current(), ()))
+    st.html(tag("div", _title(title), cls="dr-head"))
+    _notes()
+    return view
+
+
+def choose(name: str, allowed: Sequence[str]) -> str:
+    """The view's value of a field that only this page knows the choices of; says so where a link asked for another."""
+    value, note = state.choose(name, allowed)
+    if note:
+        st.html(tag("div", note, cls="dr-notes", role="alert"))
+    return value
+
+
+def _notes() -> None:
+    for note in state.notes():
+        st.html(tag("div", note, cls="dr-notes", role="alert"))
+
+
+def _title(words: str) -> Html:
+    return tag("h1", words, style="font-size:1.7rem;padding:0")
 
 
 def open_page(title: str) -> Page:
@@ -76,8 +141,7 @@ def open_page(title: str) -> Page:
     campaign = next(record for record in campaigns if record.run_id == view.campaign)
     _sidebar(view, campaigns, campaign)
     st.html(_header(title, campaign))
-    for note in state.notes():
-        st.html(tag("div", note, cls="dr-notes", role="alert"))
+    _notes()
     if not campaign.complete:
         _incomplete(campaign)
     row = st.container(horizontal=True)
@@ -103,6 +167,7 @@ def open_page(title: str) -> Page:
         campaign=campaign,
         book=book,
         protocol=protocol,
+        columns=Columns(headline=headline_of(protocol, book)),
         row=row,
     )
 
@@ -135,7 +200,7 @@ def _changed(name: str) -> None:
 
 def _choices(view: state.View, campaigns: list[CampaignRecord], uri: str) -> state.Choices:
     chosen = next((record for record in campaigns if record.run_id == view.campaign), campaigns[0])
-    shown = [arm for arm in chosen.arms if arm.role != "floor"]
+    shown = [arm for arm in chosen.arms if arm.role not in BESIDE_ROLES]
     try:
         panels = [panel.name for panel in _protocol(uri, chosen).panels]
     except DriftError:
@@ -143,7 +208,7 @@ def _choices(view: state.View, campaigns: list[CampaignRecord], uri: str) -> sta
     return state.Choices(
         campaigns=[record.run_id for record in campaigns],
         scopes=["all", *(f"panel:{name}" for name in panels)],
-        arms=[arm.arm for arm in shown],
+        arms=[arm.arm for role in SHOWN_ROLES for arm in chosen.arms if arm.role == role],
         facets={facet: sorted({getattr(arm, facet) for arm in shown}) for facet in state.FACETS},
     )
 
@@ -168,7 +233,8 @@ def campaign_labels(records: Sequence[CampaignRecord]) -> dict[str, str]:
 
 def _label(record: CampaignRecord, form: str) -> str:
     when = datetime.fromtimestamp(record.started_ms / 1000).strftime(form)
-    marks = [word for word, there in (("incomplete", not record.complete), ("draft", record.draft)) if there]
+    there = {"incomplete": not record.complete, "imported": record.imported, "draft": record.draft}
+    marks = [word for word, is_so in there.items() if is_so]
     return f"{', '.join(marks)}{': ' if marks else ''}{record.protocol_name} v{record.protocol_version}, {when}"
 
 
@@ -190,7 +256,7 @@ def _sidebar(view: state.View, campaigns: tuple[CampaignRecord, ...], campaign: 
             format_func=lambda run_id: labels[run_id],
             **control("campaign", view.campaign),
         )
-        arms = [arm for arm in campaign.arms if arm.role != "floor"]
+        arms = [arm for arm in campaign.arms if arm.role not in BESIDE_ROLES]
         for facet, label in FACET_LABELS.items():
             values = sorted({getattr(arm, facet) for arm in arms})
             if len(values) > 1 or getattr(view, facet):
@@ -203,22 +269,29 @@ def _header(title: str, campaign: CampaignRecord) -> Html:
         if campaign.draft
         else chip("frozen", "within", "The protocol has a lock, and its content is what was frozen.")
     )
+    imported = chip(
+        "imported", "outlier", "The rows were made by another tool and read from its files: no engine was run here."
+    )
+    notes = [tag("p", note) for note in campaign.notes]
+    if campaign.imported:
+        notes.insert(0, tag("p", tag("b", "What the source says and does not say")))
     return tag(
         "div",
-        tag("h1", f"{title}: {campaign.title or campaign.protocol_name}", style="font-size:1.7rem;padding:0"),
+        _title(f"{title}: {campaign.title or campaign.protocol_name}"),
         tag(
             "div",
             tag("b", campaign.protocol_name),
             f" version {campaign.protocol_version}, digest ",
             tag("code", campaign.protocol_sha256[:12], title=campaign.protocol_sha256),
             " ",
+            imported if campaign.imported else None,
             state_chip,
             None if campaign.complete else chip("incomplete", "warn"),
             " reference arm ",
             tag("b", campaign.reference),
         ),
         tag("p", campaign.question, cls="dr-question") if campaign.question else None,
-        tag("div", [tag("p", note) for note in campaign.notes], cls="dr-notes") if campaign.notes else None,
+        tag("div", notes, cls="dr-notes") if campaign.notes else None,
         cls="dr-head",
     )
 

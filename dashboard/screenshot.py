@@ -21,7 +21,15 @@ from urllib.request import urlopen
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-PAGES = {"overview": "", "ranges": "ranges", "outliers": "outliers"}
+PAGES = {
+    "overview": "",
+    "measures": "measures",
+    "ranges": "ranges",
+    "rows": "rows",
+    "pairs": "pairs",
+    "outliers": "outliers",
+    "published": "published",
+}
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",

@@ -15,12 +15,20 @@ ANY = "*"
 """No protocol name may hold it, so it cannot be mistaken for one."""
 
 OUTLIERS = ("with", "without", "both")
-SORTS = ("arm", "flip", "kl_mean", "kl_p95", "worst", "strong")
+SORTS = ("arm", "flip", "mean", "p95", "worst", "strong")
 ORDERS = ("desc", "asc")
-METRICS = ("kl.full.p95", "kl.full.mean", "flip.rate")
+METRICS = ("divergence.p95", "divergence.mean", "flip.rate")
+LISTS = ("strong_overturn", "dnll", "kl", "support_collapse")
 FACETS = ("derivative", "weights", "kv", "engine")
 
-_CLOSED = {"outliers": OUTLIERS, "sort": SORTS, "order": ORDERS, "metric": METRICS}
+_CLOSED = {"outliers": OUTLIERS, "sort": SORTS, "order": ORDERS, "metric": METRICS, "listed": LISTS}
+_FORMER = {
+    ("sort", "kl_mean"): "mean",
+    ("sort", "kl_p95"): "p95",
+    ("metric", "kl.full.p95"): "divergence.p95",
+    ("metric", "kl.full.mean"): "divergence.mean",
+}
+"""Values of older links, from when every campaign's divergence was ``kl.full``."""
 _SESSION_VIEW = "drift.view"
 _SESSION_WRITTEN = "drift.written"
 _SESSION_NOTES = "drift.notes"
@@ -36,11 +44,17 @@ class View:
     outliers: str = "with"
     scope: str = "all"
     """``all`` or ``panel:NAME``."""
-    sort: str = "kl_mean"
+    sort: str = "mean"
     order: str = "desc"
-    metric: str = "kl.full.p95"
+    metric: str = "divergence.p95"
     arm: str = ANY
-    """Arm whose ranges are listed; ``*`` is the first."""
+    """Arm whose ranges, measures or rows are shown; ``*`` is the first."""
+    listed: str = "strong_overturn"
+    """Which list of rows."""
+    figure: str = ANY
+    """``spec/statistic`` in which pairs of arms are set against each other; ``*`` is the first."""
+    source: str = ANY
+    """Published source; ``*`` is the first."""
     derivative: tuple[str, ...] = ()
     """Facet filters: empty lets every arm through."""
     weights: tuple[str, ...] = ()
@@ -97,6 +111,7 @@ def decode(params: Mapping[str, Sequence[str]]) -> Decoded:
             found[name] = tuple(dict.fromkeys(value for value in values if value != ANY))
             continue
         value = values[-1] if values else ""
+        value = _FORMER.get((name, value), value)
         if not value or (name in _CLOSED and value not in _CLOSED[name]):
             default = getattr(View(), name)
             notes.append(f"{name} = {_cut(value)} in the link is not known; showing {default}.")
@@ -130,6 +145,23 @@ def fit(view: View, choices: Choices) -> Decoded:
             lost = ", ".join(_cut(value) for value in wanted if value not in allowed)
             notes.append(f"{name} = {lost} in the link does not exist here; filter dropped.")
     return Decoded(replace(view, **changed), tuple(notes))
+
+
+def choose(name: str, allowed: Sequence[str]) -> tuple[str, str]:
+    """The view's value of an open field that only its own page knows the choices of, and a note where it was replaced.
+
+    ``allowed`` must not be empty. The choice is written to the URL.
+    """
+    import streamlit as st
+
+    view: View = st.session_state.get(_SESSION_VIEW, View())
+    value = getattr(view, name)
+    if value in allowed:
+        return value, ""
+    settle(Decoded(replace(view, **{name: allowed[0]}), ()))
+    if value == ANY:
+        return allowed[0], ""
+    return allowed[0], f"{name} = {_cut(value)} in the link does not exist here; showing {_cut(allowed[0])}."
 
 
 def _cut(value: str) -> str:
@@ -183,7 +215,7 @@ def change(**values: str | Iterable[str]) -> None:
     view: View = st.session_state.get(_SESSION_VIEW, View())
     typed = {name: value if isinstance(value, str) else tuple(value) for name, value in values.items()}
     if typed.get("campaign", view.campaign) != view.campaign:
-        view = replace(view, scope="all", arm=ANY, **{name: () for name in FACETS})
+        view = replace(view, scope="all", arm=ANY, figure=ANY, **{name: () for name in FACETS})
     st.session_state[_SESSION_VIEW] = replace(view, **typed)
     st.session_state[_SESSION_NOTES] = ()
     st.session_state[_SESSION_CHANGED] = True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, FLIP_STRICT, OVERVIEW, STRONG, STRONG_RATE, Column, sort_key
-from dashboard.frame import chip
+from dashboard.figures import FLIP, FLIP_STRICT, STRONG, STRONG_RATE, Column, sort_key
+from dashboard.frame import BESIDE_ROLES, chip
 
 if TYPE_CHECKING:
     from dashboard.frame import Page
@@ -32,32 +33,48 @@ def ordered(page: Page, arms: list[ArmRecord]) -> list[ArmRecord]:
     arms = sorted(arms, key=lambda arm: arm.arm)
     if page.view.sort == "arm":
         return arms[::-1] if page.view.order == "desc" else arms
-    column = next(column for column in OVERVIEW if column.key == page.view.sort)
+    column = page.columns.by_key(page.view.sort)
     keys = {arm.arm: sort_key(page.figure(arm.arm, column, page.view.outlier_sets[0])) for arm in arms}
     present = [arm for arm in arms if not keys[arm.arm][0]]
     absent = [arm for arm in arms if keys[arm.arm][0]]
     return sorted(present, key=lambda arm: keys[arm.arm][1], reverse=page.view.order == "desc") + absent
 
 
-def arm_table(page: Page, arms: list[ArmRecord], *, label: str, caption: str = "") -> Html:
+def arm_table(
+    page: Page,
+    arms: list[ArmRecord],
+    *,
+    label: str,
+    caption: str = "",
+    reasons: Mapping[str, tuple[str, ...]] | None = None,
+) -> Html:
     """The table of one group of arms; side by side gives each arm a row with and a row without outliers.
 
-    A facet that is the same for every arm of the campaign is said once, above the table.
+    A facet that is the same for every arm of the campaign is said once, above the table. ``reasons``: by arm, why it
+    is not ranked; they get a column.
     """
     sets = page.view.outlier_sets
     facets = varying_facets(page)
     head = [tag("th", "arm", scope="col")]
     head += [tag("th", FACET_HEADERS[facet], scope="col") for facet in facets]
     head += [tag("th", "outliers", scope="col")] if len(sets) > 1 else []
-    head += [header_cell(column) for column in OVERVIEW]
+    head += [tag("th", "why not", scope="col")] if reasons else []
+    head += [header_cell(column) for column in page.columns.overview]
     head += [tag("th", "n", scope="col", cls="dr-right")]
     body = []
     for arm in arms:
         for index, outliers in enumerate(sets):
             lead = _lead(page, arm, facets, span=len(sets)) if index == 0 else []
             mark = [tag("td", outliers)] if len(sets) > 1 else []
+            if reasons and index == 0:
+                mark.append(_reasons(reasons.get(arm.arm, ()), span=len(sets)))
             body.append(tag("tr", lead, mark, _figures(page, arm, outliers), data_arm=arm.arm, data_outliers=outliers))
     return table(caption, head, body, label=label)
+
+
+def _reasons(reasons: tuple[str, ...], *, span: int) -> Html:
+    words = [tag("span", reason, cls="dr-line dr-wrap") for reason in reasons]
+    return tag("td", words, cls="dr-reasons dr-small", rowspan=span if span > 1 else None)
 
 
 def _facet(page: Page, arm: ArmRecord, facet: str) -> str:
@@ -66,7 +83,7 @@ def _facet(page: Page, arm: ArmRecord, facet: str) -> str:
 
 def varying_facets(page: Page) -> list[str]:
     """Facets that tell the campaign's arms, the reference among them, apart."""
-    arms = [arm for arm in page.campaign.arms if arm.role != "floor"]
+    arms = [arm for arm in page.campaign.arms if arm.role not in BESIDE_ROLES]
     return [
         facet
         for facet in FACET_HEADERS
@@ -103,7 +120,11 @@ def _lead(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> list[H
         marks.append(chip("follow-up", "plain", "Outside the frozen protocol: not ranked with its candidates."))
     if page.campaign.draft:
         marks.append(chip("draft", "warn", "The protocol was not frozen."))
-    if "with" in page.view.outlier_sets and any(page.includes_outliers(arm.arm, column) for column in OVERVIEW):
+    if arm.reference:
+        marks.append(chip(f"against {arm.reference}", "plain", "Its reference is another arm than the campaign's."))
+    if "with" in page.view.outlier_sets and any(
+        page.includes_outliers(arm.arm, column) for column in page.columns.overview
+    ):
         marks.append(chip("incl. outlier", "outlier", "Figures in this row count a window declared as an outlier."))
     title = tag("span", arm.title, cls="dr-line dr-title dr-wrap") if arm.title and arm.title != arm.arm else None
     cells = [tag("th", arm.arm, title, tag("span", marks, cls="dr-line") if marks else None, scope="row", rowspan=rows)]
@@ -128,7 +149,7 @@ def settings_text(canonical: str) -> str:
 
 def _figures(page: Page, arm: ArmRecord, outliers: str) -> list[Html]:
     cells = []
-    for column in OVERVIEW:
+    for column in page.columns.overview:
         more = BESIDE.get(column.key)
         beside = page.figure(arm.arm, more, outliers) if more else None
         lines = figure_cell(page.figure(arm.arm, column, outliers), column, beside=beside)

@@ -7,17 +7,20 @@ from dashboard.figures import Column, is_withheld, write_interval, write_number,
 from drift_runs.charts import palette
 from drift_runs.measure.figures import Figure
 
+NAMED_SHARE = "Share of the resamples that hold this range in which it is the worst one."
+
 
 def named_share(figure: Figure) -> str:
-    """The share of resamples that name the same range, and the most that it can be.
+    """The share of the resamples that hold the named range in which it is the worst."""
+    return "" if figure.named_share is None else f"{figure.named_share:.0%}"
 
-    A range lies in one cluster, and a resample of g clusters draws a given one with probability 1 - (1 - 1/g)^g: a
-    range that always leads reaches that and no more.
-    """
-    share = f"{figure.named_share:.0%}"
-    if not figure.clusters:
-        return share
-    return f"{share} (at most {1 - (1 - 1 / figure.clusters) ** figure.clusters:.0%})"
+
+def borrowed_chip(figure: Figure) -> Html | None:
+    """The mark of a floor of another reference; None when the figure has none such."""
+    if not figure.borrowed or not figure.floor:
+        return None
+    words = f"{figure.floor} is a floor of another reference: shown for its size, and it gives no verdict."
+    return tag("span", "borrowed", cls="dr-chip dr-warn", title=words)
 
 
 def verdict_chip(figure: Figure) -> Html | None:
@@ -46,8 +49,9 @@ def figure_cell(figure: Figure | None, column: Column, *, beside: Figure | None 
     ]
     if figure.named:
         lines.append(tag("span", tag("b", figure.named), cls="dr-line dr-small dr-wrap"))
-        share = "" if figure.named_share is None else f", {named_share(figure)} name it"
-        lines.append(_small(f"n {figure.n:,}{share}", "share of resamples that name the same range", plain=False))
+        share = named_share(figure)
+        words = f"n {figure.n:,}, worst in {share}" if share else f"n {figure.n:,}"
+        lines.append(_small(words, NAMED_SHARE if share else "", plain=False))
     interval = write_interval(figure, column.unit)
     if interval:
         lines.append(_small(interval, figure.interval, plain=False))
@@ -60,6 +64,7 @@ def figure_cell(figure: Figure | None, column: Column, *, beside: Figure | None 
     if figure.floor and figure.floor_value is not None:
         shown = write_number(figure.floor_value, column.unit, digits=2)
         lines.append(_small(f"floor {shown}", f"floor: {figure.floor}", plain=False))
+        lines.append(borrowed_chip(figure))
     lines.append(verdict_chip(figure))
     if figure.state == "indicative":
         beyond = "" if figure.beyond is None else f", {figure.beyond} beyond"

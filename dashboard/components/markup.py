@@ -58,4 +58,29 @@ def _visible(mark: str) -> str:
     return mark
 
 
+def visible(words: str, *, spaces: bool = False) -> str:
+    """Text of a model with everything in it to be seen: line ends and tabs as signs, other controls as their code.
+
+    ``spaces``: blanks as signs too, for a single token.
+    """
+    return "".join(_sign(mark, spaces) for mark in words)
+
+
+def _sign(mark: str, spaces: bool) -> str:
+    if mark == " " and spaces:
+        return "\u2423"
+    if mark in _SIGNS:
+        return _SIGNS[mark]
+    code = ord(mark)
+    if code in _UNSEEN or 0xE0000 <= code < 0xE0080:
+        return f"\\u{code:04x}"
+    return _visible(mark)
+
+
+_SIGNS = {"\n": "\u21b5", "\t": "\u21e5", "\r": "\u240d"}
+_UNSEEN = frozenset(
+    [0xA0, 0xAD, 0x2028, 0x2029, 0x3000, 0xFEFF, 0xFFFE, *range(0x2000, 0x2010), *range(0x2060, 0x2065)]
+)
+"""Characters that leave no ink, or that a reader takes for an ordinary blank."""
+
 _DIRECTION = frozenset([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])

@@ -15,6 +15,7 @@ SHEET = f"""
 .dr-table thead th {{ font-weight: 600; vertical-align: bottom;
   border-bottom: 2px solid color-mix(in srgb, currentColor 30%, transparent); }}
 .dr-table tbody th {{ font-weight: 600; min-width: 7.5rem; max-width: 13rem; }}
+.dr-reasons {{ min-width: 11rem; max-width: 22rem; }}
 .dr-facet {{ min-width: 4rem; max-width: 8rem; }}
 .dr-title {{ font-weight: 400; font-size: 0.78rem; opacity: 0.85; }}
 .dr-num {{ font-variant-numeric: tabular-nums; white-space: nowrap; }}
@@ -42,5 +43,10 @@ SHEET = f"""
   border-left: 3px solid {palette.NEUTRAL}; background: color-mix(in srgb, currentColor 5%, transparent); }}
 .dr-notes p {{ margin: 0.15rem 0; overflow-wrap: anywhere; }}
 .dr-say {{ max-width: 62rem; margin: 0.2rem 0 0.6rem; overflow-wrap: anywhere; }}
+.dr-text {{ font-family: monospace; font-size: 0.8rem; white-space: pre-wrap; overflow-wrap: anywhere; min-width: 18rem;
+  max-width: 40rem; }}
+.dr-text b {{ font-weight: 700; padding: 0 0.15rem; border-radius: 0.2rem; border-bottom: 2px solid var(--dr-hue);
+  background: color-mix(in srgb, var(--dr-hue) 14%, transparent); }}
+.dr-token {{ font-family: monospace; overflow-wrap: anywhere; }}
 .dr-key {{ font-size: 0.8rem; opacity: 0.85; margin: 0.3rem 0; }}
 """

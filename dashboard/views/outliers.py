@@ -6,29 +6,42 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from dashboard import data
 from dashboard.components.arm_table import figure_fields, ordered
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, FLIP_STRICT, KL_MEAN, KL_P95, WORST, Column
+from dashboard.figures import FLIP, FLIP_STRICT, Column, write_number
 from dashboard.frame import Page, chip, open_page, positions_control
 
 if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord
 
-ONLY_COLUMNS = (FLIP, FLIP_STRICT, KL_MEAN, KL_P95)
-BOTH_COLUMNS = (FLIP, KL_MEAN, KL_P95, WORST)
+
+RULES = {
+    "floor_multiple": "a floor's mean is more than a multiple of the other windows' median",
+    "volatile_rows": "a floor has at least so many volatile positions",
+}
 
 
 def show() -> None:
     page = open_page("Outliers")
     positions_control(page)
     _declared(page)
+    _proposed(page)
     if not page.campaign.outliers:
         return
     arms = [*ordered(page, page.arms("candidate")), *ordered(page, page.arms("follow-up")), *page.arms("floor")]
     _on_their_own(page, arms)
     _aggregates(page, arms)
+
+
+def _only_columns(page: Page) -> tuple[Column, ...]:
+    return (FLIP, FLIP_STRICT, page.columns.mean, page.columns.p95)
+
+
+def _both_columns(page: Page) -> tuple[Column, ...]:
+    return (FLIP, page.columns.mean, page.columns.p95, page.columns.worst)
 
 
 def _declared(page: Page) -> None:
@@ -44,20 +57,75 @@ def _declared(page: Page) -> None:
     csv_button(rows, name=f"{page.campaign.protocol_name}-declared-outliers", key="declared")
 
 
+def _proposed(page: Page) -> None:
+    """What the protocol's rule would have proposed: for the next version of the protocol, never for these figures."""
+    rows = data.proposals(page.uri, page.campaign.run_id, page.run_ids).to_pylist()
+    st.subheader("Proposed windows", anchor=False)
+    rule = page.protocol.outlier_rule
+    said = (
+        f"The rule of the protocol: a floor's mean in a window is more than {rule.floor_multiple:g} times the median "
+        f"of the other windows, or a floor has {rule.volatile_rows:,} volatile positions there or more. A proposal "
+        "that is made after results is marked post hoc. It changes no figure of this protocol: only a window that the "
+        "protocol declares is ever left out."
+    )
+    st.html(tag("p", said, cls="dr-say"))
+    if not rows:
+        floors = page.arms("floor")
+        none = (
+            "No window is proposed."
+            if floors
+            else "Nothing can be proposed: the rule looks at floors, and none is here."
+        )
+        st.html(tag("p", none, cls="dr-say"))
+        return
+    words = ("window", "rule", "floor")
+    head = [tag("th", word, scope="col") for word in words]
+    head += [tag("th", word, scope="col", cls="dr-right") for word in ("value", "threshold", "others' median")]
+    head += [tag("th", "why", scope="col")]
+    body = []
+    for row in rows:
+        marks = [chip("post hoc", "warn", "Made after results: it changes no figure.")] if row["post_hoc"] else []
+        marks += [chip("declared already", "outlier")] if row["declared"] else []
+        unit = "count" if row["rule"] == "volatile_rows" else "nats"
+        body.append(
+            tag(
+                "tr",
+                tag("th", row["window"], tag("span", marks, cls="dr-line"), scope="row"),
+                tag("td", RULES.get(row["rule"], row["rule"]), tag("span", row["spec"], cls="dr-line dr-spec")),
+                tag("td", row["floor"]),
+                tag("td", write_number(row["value"], unit), cls="dr-num dr-right dr-value"),
+                tag("td", write_number(row["threshold"], unit), cls="dr-num dr-right"),
+                tag("td", _median(row, unit), cls="dr-num dr-right"),
+                tag("td", row["reason"], cls="dr-wrap"),
+                data_window=row["window"],
+            )
+        )
+    st.html(table("", head, body, label="Proposed windows"))
+    csv_button(rows, name=f"{page.campaign.protocol_name}-proposed-outliers", key="proposed")
+
+
+def _median(row: dict, unit: str) -> str:
+    return "" if row["others_median"] is None else write_number(row["others_median"], unit)
+
+
 def _on_their_own(page: Page, arms: list[ArmRecord]) -> None:
     st.subheader("On their own", anchor=False)
     st.html(tag("p", "Figures over the declared windows and nothing else.", cls="dr-say"))
-    head = [tag("th", "arm", scope="col"), *(header_cell(column) for column in ONLY_COLUMNS)]
+    head = [tag("th", "arm", scope="col"), *(header_cell(column) for column in _only_columns(page))]
     body = []
     for arm in arms:
-        figures = [tag("td", _cell(page, arm, column, "only"), data_figure=column.key) for column in ONLY_COLUMNS]
+        figures = [
+            tag("td", _cell(page, arm, column, "only"), data_figure=column.key) for column in _only_columns(page)
+        ]
         body.append(tag("tr", _name(arm), figures, data_arm=arm.arm))
-    found = page.book.by_arm(KL_MEAN, page.view.scope, "only").values()
+    found = page.book.by_arm(page.columns.mean, page.view.scope, "only").values()
     notes = sorted({figure.reason for figure in found if figure.reason})
     caption = f"{notes[0]}." if len(notes) == 1 else ""
     st.html(table(caption, head, body, label="Declared windows on their own"))
     csv_button(
-        _rows(page, arms, ONLY_COLUMNS, ("only",)), name=f"{page.campaign.protocol_name}-outliers-only", key="only"
+        _rows(page, arms, _only_columns(page), ("only",)),
+        name=f"{page.campaign.protocol_name}-outliers-only",
+        key="only",
     )
 
 
@@ -66,7 +134,7 @@ def _aggregates(page: Page, arms: list[ArmRecord]) -> None:
     st.html(tag("p", "Both are shown always; the set that the switch chooses is in full ink.", cls="dr-say"))
     first = [tag("th", "arm", scope="col", rowspan=2)]
     second = []
-    for column in BOTH_COLUMNS:
+    for column in _both_columns(page):
         spec = tag("span", column.spec, cls="dr-line dr-spec")
         first.append(tag("th", column.header, spec, scope="colgroup", colspan=2))
         mark = chip("incl. outlier", "outlier") if _any(page, arms, column) else None
@@ -81,13 +149,13 @@ def _aggregates(page: Page, arms: list[ArmRecord]) -> None:
                 data_figure=column.key,
                 data_outliers=outliers,
             )
-            for column in BOTH_COLUMNS
+            for column in _both_columns(page)
             for outliers in ("with", "without")
         ]
         body.append(tag("tr", _name(arm), figures, data_arm=arm.arm))
     st.html(table("", head, body, label="Aggregates with and without outliers"))
     csv_button(
-        _rows(page, arms, BOTH_COLUMNS, ("with", "without")),
+        _rows(page, arms, _both_columns(page), ("with", "without")),
         name=f"{page.campaign.protocol_name}-with-and-without",
         key="both",
     )

@@ -14,8 +14,8 @@ from dashboard.components.cells import figure_cell, table
 from dashboard.components.determinism import determinism_cells, determinism_csv, without_windows
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, FLIP_STRICT, KL_MEAN, OVERVIEW, STRONG_RATE, Column, is_withheld, write_value
-from dashboard.frame import Page, chip, control, open_page, positions_control
+from dashboard.figures import FLIP, FLIP_STRICT, STRONG_RATE, Column, is_withheld, write_value
+from dashboard.frame import Page, Ranking, chip, control, open_page, positions_control
 from drift_runs.charts.flip_by_arm import flip_by_arm
 from drift_runs.charts.kl_by_arm import kl_by_arm
 from drift_runs.charts.palette import OUTLIER_LABELS, VERDICT_LABELS
@@ -24,34 +24,74 @@ from drift_runs.measure.determinism import DeterminismSummary, summarise_determi
 if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord
 
-SORT_LABELS = {"arm": "arm", **{column.key: f"{column.header} ({column.spec})" for column in OVERVIEW}}
-EXPORTED = (*OVERVIEW, FLIP_STRICT, STRONG_RATE)
 ORDER_LABELS = {"desc": "largest first", "asc": "smallest first"}
 
 
 def show() -> None:
     page = open_page("Overview")
     _controls(page)
-    candidates = ordered(page, page.arms("candidate"))
-    follow_ups = ordered(page, page.arms("follow-up"))
+    ranking = page.ranking()
     everyone = [arm for arm in page.campaign.arms if arm.role == "candidate"]
+    complete = page.arms("candidate")
+    candidates = ordered(page, [arm for arm in complete if arm.arm in ranking.ranked])
+    follow_ups = ordered(page, page.arms("follow-up"))
+    exported = (*page.columns.overview, FLIP_STRICT, STRONG_RATE)
     st.subheader("Candidates", anchor=False)
     _unfinished(page)
     if candidates:
         st.html(tag("p", _sentence(page, candidates), cls="dr-say"))
-        hidden = len(everyone) - len(candidates)
-        shown = f"{len(candidates)} of {len(everyone)} candidates." if hidden else ""
+        shown = f"{len(complete)} of {len(everyone)} candidates." if len(complete) < len(everyone) else ""
         st.html(arm_table(page, candidates, label="Candidates", caption=f"{shown} {_reading(page)}".strip()))
-        csv_button(csv_rows(page, candidates, EXPORTED), name=_file(page, "candidates"), key="candidates")
-        _charts(page, candidates, follow_ups)
+        csv_button(csv_rows(page, candidates, exported), name=_file(page, "candidates"), key="candidates")
+        _charts(page, candidates, [arm for arm in follow_ups if arm.arm in ranking.ranked])
     else:
-        st.html(tag("p", "No candidate passes the filters." if everyone else "No candidate.", cls="dr-say"))
+        st.html(tag("p", _why_none(everyone, complete), cls="dr-say"))
+    _not_comparable(page, ranking, [arm for arm in complete if arm.arm not in ranking.ranked], exported)
     if follow_ups:
         st.subheader("Follow-ups", anchor=False)
         st.html(tag("p", "Measured outside the frozen protocol: shown apart, not ranked with it.", cls="dr-say"))
-        st.html(arm_table(page, follow_ups, label="Follow-ups"))
-        csv_button(csv_rows(page, follow_ups, EXPORTED), name=_file(page, "follow-ups"), key="follow-ups")
+        reasons = {arm.arm: ranking.reasons[arm.arm] for arm in follow_ups if arm.arm in ranking.reasons}
+        st.html(arm_table(page, follow_ups, label="Follow-ups", reasons=reasons))
+        csv_button(csv_rows(page, follow_ups, exported), name=_file(page, "follow-ups"), key="follow-ups")
+    _launches(page)
     _floors(page)
+
+
+def _why_none(everyone: list[ArmRecord], complete: list[ArmRecord]) -> str:
+    if complete:
+        return "No candidate is ranked: not all is known that must be equal before two arms may be."
+    return "No candidate passes the filters." if everyone else "No candidate."
+
+
+def _not_comparable(page: Page, ranking: Ranking, arms: list[ArmRecord], exported: tuple[Column, ...]) -> None:
+    """Candidates that may not stand in the ranking, each with the reasons."""
+    if not arms:
+        return
+    st.subheader("Not comparable with these" if ranking.ranked else "Not ranked", anchor=False)
+    say = "Something other than the arm itself differs, so no order is given between these and those above."
+    if not ranking.ranked:
+        say = "What is not known is not taken for equal. Figures are shown by name, and in no order of size."
+    st.html(tag("p", say, cls="dr-say"))
+    arms = sorted(arms, key=lambda arm: arm.arm)
+    st.html(arm_table(page, arms, label="Not comparable with these", reasons=ranking.reasons))
+    rows = [
+        {**row, "not_comparable": "; ".join(ranking.reasons.get(str(row["arm"]), ()))}
+        for row in csv_rows(page, arms, exported)
+    ]
+    csv_button(rows, name=_file(page, "not-comparable"), key="not-comparable")
+
+
+def _launches(page: Page) -> None:
+    launches = page.arms("launch")
+    if launches:
+        names = ", ".join(arm.arm for arm in launches)
+        st.html(
+            tag(
+                "p",
+                f"Further launches of arms above, under Measures with the mean over launches: {names}.",
+                cls="dr-key",
+            )
+        )
 
 
 def _file(page: Page, what: str) -> str:
@@ -60,8 +100,9 @@ def _file(page: Page, what: str) -> str:
 
 def _controls(page: Page) -> None:
     positions_control(page)
+    labels = {"arm": "arm", **{column.key: column.label for column in page.columns.overview}}
     page.row.selectbox(
-        "Sort by", state.SORTS, format_func=SORT_LABELS.__getitem__, width=215, **control("sort", page.view.sort)
+        "Sort by", state.SORTS, format_func=labels.__getitem__, width=215, **control("sort", page.view.sort)
     )
     page.row.segmented_control(
         "Order", state.ORDERS, format_func=ORDER_LABELS.__getitem__, required=True, **control("order", page.view.order)
@@ -78,12 +119,12 @@ def _unfinished(page: Page) -> None:
 def _sentence(page: Page, arms: list[ArmRecord]) -> list[object]:
     """What is seen, in words, from the figures themselves."""
     outliers = page.view.outlier_sets[0]
-    figures = {arm.arm: page.figure(arm.arm, KL_MEAN, outliers) for arm in arms}
+    figures = {arm.arm: page.figure(arm.arm, page.columns.mean, outliers) for arm in arms}
     counts = Counter(figure.verdict for figure in figures.values() if figure and figure.verdict)
     parts: list[object] = []
     if counts:
         words = [f"{counts[verdict]} {VERDICT_LABELS[verdict]}" for verdict in VERDICT_LABELS if counts[verdict]]
-        parts.append(f"By {KL_MEAN.spec} mean, of {len(arms)} candidates: {', '.join(words)}. ")
+        parts.append(f"By {page.columns.headline} mean, of {len(arms)} candidates: {', '.join(words)}. ")
     there = {name: figure for name, figure in figures.items() if figure and figure.value is not None}
     if there:
         worst = max(there, key=lambda name: there[name].value)
@@ -96,11 +137,13 @@ def _reading(page: Page) -> str:
     """The rule by which to read a cell, with the floor and interval by name."""
     outliers = page.view.outlier_sets[0]
     arms = {arm.arm for arm in page.arms("candidate")}
-    figures = [figure for name, figure in page.book.by_arm(KL_MEAN, page.view.scope, outliers).items() if name in arms]
+    found = page.book.by_arm(page.columns.mean, page.view.scope, outliers)
+    figures = [figure for name, figure in found.items() if name in arms]
     floors = sorted({figure.floor for figure in figures if figure.floor})
     intervals = sorted({figure.interval for figure in figures if figure.interval})
     notes = sorted({figure.reason for figure in figures if figure.reason})
-    text = "A cell: value, [interval], floor; the verdict is decided on the paired difference of kl.full mean."
+    headline = page.columns.headline
+    text = f"A cell: value, [interval], floor; the verdict is decided on the paired difference of {headline} mean."
     if floors:
         text += f" Floor: {', '.join(floors)}."
     if intervals:
@@ -175,7 +218,9 @@ def _charts(page: Page, candidates: list[ArmRecord], follow_ups: list[ArmRecord]
     )
     left, right = st.columns(2)
     with left:
-        st.altair_chart(kl_by_arm(chart_rows(page, KL_MEAN, arms)), alt="kl.full mean by arm")
+        headline = page.columns.headline
+        rows = chart_rows(page, page.columns.mean, arms)
+        st.altair_chart(kl_by_arm(rows, spec=headline), alt=f"{headline} mean by arm")
     with right:
         st.altair_chart(flip_by_arm(chart_rows(page, FLIP, arms)), alt="flip rate by arm")
 
@@ -188,15 +233,17 @@ def _floors(page: Page) -> None:
     st.html(
         tag(
             "p",
-            "The reference against itself: what the measuring alone does. Never subtracted from a candidate's figure.",
+            "An arm against itself: what the measuring alone does. Never subtracted from a candidate's figure.",
             cls="dr-say",
         )
     )
     sets = page.view.outlier_sets
+    several = any(arm.reference for arm in floors)
     head = [tag("th", words, scope="col") for words in ("floor", "kind", "rows must be")]
+    head += [tag("th", "of", scope="col")] if several else []
     head += [tag("th", "outliers", scope="col")] if len(sets) > 1 else []
     head += [tag("th", words, scope="col") for words in ("rows identical", "windows identical", "largest difference")]
-    columns = (FLIP, FLIP_STRICT, KL_MEAN)
+    columns = (FLIP, FLIP_STRICT, page.columns.mean)
     head += [
         tag("th", column.header, tag("span", column.spec, cls="dr-line dr-spec"), scope="col") for column in columns
     ]
@@ -210,6 +257,7 @@ def _floors(page: Page) -> None:
                 tag("td", arm.floor_kind, rowspan=len(sets)),
                 tag("td", arm.rows_expected, rowspan=len(sets)),
             ]
+            lead += [tag("td", arm.reference or page.campaign.reference, rowspan=len(sets))] if several else []
             mark = [tag("td", outliers)] if len(sets) > 1 else []
             cells = [mark, determinism_cells(arm.rows_expected, found), _floor_cells(page, arm, columns, outliers)]
             body.append(tag("tr", lead if index == 0 else [], *cells))

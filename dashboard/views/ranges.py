@@ -12,7 +12,7 @@ from dashboard.components.arm_table import figure_fields, ordered
 from dashboard.components.cells import figure_cell, header_cell, named_share, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, KL_MEAN, KL_P95, RANGE_METRICS, WORST, is_withheld, write_number, write_value
+from dashboard.figures import FLIP, Column, is_withheld, write_number, write_value
 from dashboard.frame import Page, chip, control, open_page
 from drift_runs.charts.palette import OUTLIER_LABELS
 from drift_runs.charts.range_heatmap import range_heatmap, value_domain
@@ -20,9 +20,6 @@ from drift_runs.charts.range_heatmap import range_heatmap, value_domain
 if TYPE_CHECKING:
     from drift_runs.measure.figures import Figure
     from drift_runs.tracking.records import ArmRecord
-
-METRIC_LABELS = {"kl.full.p95": "kl.full p95", "kl.full.mean": "kl.full mean", "flip.rate": "flip rate"}
-TABLE_COLUMNS = (FLIP, KL_MEAN, KL_P95)
 
 _CELL_SCHEMA = pa.schema(
     [
@@ -43,7 +40,7 @@ def show() -> None:
     page.row.segmented_control(
         "Figure",
         state.METRICS,
-        format_func=METRIC_LABELS.__getitem__,
+        format_func=metric_labels(page).__getitem__,
         required=True,
         **control("metric", page.view.metric),
     )
@@ -55,13 +52,28 @@ def show() -> None:
     _range_table(page, arms)
 
 
+def metric_labels(page: Page) -> dict[str, str]:
+    """What each of ``state.METRICS`` is called: the campaign's divergence by its spec id."""
+    headline = page.columns.headline
+    return {"divergence.p95": f"{headline} p95", "divergence.mean": f"{headline} mean", "flip.rate": "flip rate"}
+
+
+def metric_label(page: Page) -> str:
+    return metric_labels(page)[page.view.metric]
+
+
+def _table_columns(page: Page) -> tuple[Column, ...]:
+    return (FLIP, page.columns.mean, page.columns.p95)
+
+
 def _heat_maps(page: Page, arms: list[ArmRecord]) -> None:
-    column = RANGE_METRICS[page.view.metric]
+    column = page.columns.of_metric(page.view.metric)
     st.subheader("Kinds of range by arm", anchor=False)
     tables = {outliers: cells(page, arms, outliers) for outliers in page.view.outlier_sets}
     everything = [row for each in tables.values() for row in each.to_pylist()]
     if not everything:
-        st.html(tag("p", "No range kind was measured.", cls="dr-say"))
+        why = "" if page.protocol.ranges else " The protocol has no ranges: the source names none."
+        st.html(tag("p", f"No range kind was measured.{why}", cls="dr-say"))
         return
     st.html(tag("p", _sentence(everything, column.unit), cls="dr-say"))
     domain = value_domain(everything) if column.unit == "nats" else (0.0, max(0.01, _largest(everything)))
@@ -71,10 +83,8 @@ def _heat_maps(page: Page, arms: list[ArmRecord]) -> None:
         marks = [chip("incl. outlier", "outlier"), f" in {', '.join(differing)}"] if differing else []
         st.html(tag("p", tag("b", OUTLIER_LABELS[outliers]), " ", marks, cls="dr-key"))
         st.altair_chart(
-            range_heatmap(
-                table_, title=f"{METRIC_LABELS[page.view.metric]}, {unit}", log=column.unit == "nats", domain=domain
-            ),
-            alt=f"{METRIC_LABELS[page.view.metric]} by range kind and arm, {OUTLIER_LABELS[outliers]}",
+            range_heatmap(table_, title=f"{metric_label(page)}, {unit}", log=column.unit == "nats", domain=domain),
+            alt=f"{metric_label(page)} by range kind and arm, {OUTLIER_LABELS[outliers]}",
         )
     st.html(
         tag(
@@ -95,7 +105,7 @@ def _heat_maps(page: Page, arms: list[ArmRecord]) -> None:
 
 def cells(page: Page, arms: list[ArmRecord], outliers: str) -> pa.Table:
     """Cells of the heat map: every kind for every arm, also where nothing was measured."""
-    column = RANGE_METRICS[page.view.metric]
+    column = page.columns.of_metric(page.view.metric)
     found = page.book.by_scope(column, "kind", outliers)
     kinds = page.book.scopes("kind")
     rows = []
@@ -136,7 +146,7 @@ def _sentence(rows: list[dict], unit: str) -> list[object]:
     ]
 
 
-def _kinds_with_outliers(page: Page, column: object) -> list[str]:
+def _kinds_with_outliers(page: Page, column: Column) -> list[str]:
     with_, without = (page.book.by_scope(column, "kind", outliers) for outliers in ("with", "without"))
     return sorted({kind for (arm, kind), figure in with_.items() if _n(without.get((arm, kind))) != figure.n})
 
@@ -151,23 +161,26 @@ def _range_table(page: Page, arms: list[ArmRecord]) -> None:
     st.subheader("Every range of one arm", anchor=False)
     st.selectbox("Arm", names, **control("arm", chosen))
     _worst(page, chosen)
+    if not page.protocol.ranges:
+        st.html(tag("p", "There is no range to list.", cls="dr-say"))
+        return
     sets = page.view.outlier_sets
     figures = {
         (outliers, column.key): page.book.by_scope(column, "range", outliers)
         for outliers in sets
-        for column in TABLE_COLUMNS
+        for column in _table_columns(page)
     }
     named = {
         figure.named
         for outliers in sets
-        if (figure := page.book.by_arm(WORST, "all", outliers).get(chosen)) and figure.named
+        if (figure := page.book.by_arm(page.columns.worst, "all", outliers).get(chosen)) and figure.named
     }
     ranges = sorted(
         {scope for found in figures.values() for arm, scope in found if arm == chosen},
         key=lambda scope: -_sort_value(figures, sets, chosen, scope, page),
     )
     head = [tag("th", "range", scope="col")]
-    head += [header_cell(column) for column in TABLE_COLUMNS]
+    head += [header_cell(column) for column in _table_columns(page)]
     head += [tag("th", "n", scope="col", cls="dr-right")]
     declared = _outlier_ranges(page)
     body, rows = [], []
@@ -182,7 +195,7 @@ def _range_table(page: Page, arms: list[ArmRecord]) -> None:
         ]
     st.html(
         table(
-            f"{len(ranges)} ranges, largest {METRIC_LABELS[page.view.metric]} first. A figure without a mark is firm.",
+            f"{len(ranges)} ranges, largest {metric_label(page)} first. A figure without a mark is firm.",
             head,
             body,
             label="Ranges",
@@ -192,7 +205,7 @@ def _range_table(page: Page, arms: list[ArmRecord]) -> None:
 
 
 def _sort_value(figures: dict, sets: tuple[str, ...], arm: str, scope: str, page: Page) -> float:
-    column = RANGE_METRICS[page.view.metric]
+    column = page.columns.of_metric(page.view.metric)
     for outliers in sets:
         figure = figures[outliers, column.key].get((arm, scope))
         if figure is not None and figure.value is not None:
@@ -208,13 +221,13 @@ def _outlier_ranges(page: Page) -> set[str]:
 def _range_row(page: Page, scope: str, arm: str, figures: dict, marks: list[Html]) -> Html:
     # A range lies in one window: it has the same figures with and without outliers, or none without.
     sets = page.view.outlier_sets
-    outliers = next((name for name in sets if (arm, scope) in figures[name, KL_P95.key]), sets[0])
-    found = {column.key: figures[outliers, column.key].get((arm, scope)) for column in TABLE_COLUMNS}
+    outliers = next((name for name in sets if (arm, scope) in figures[name, page.columns.p95.key]), sets[0])
+    found = {column.key: figures[outliers, column.key].get((arm, scope)) for column in _table_columns(page)}
     n = max((figure.n for figure in found.values() if figure), default=0)
     return tag(
         "tr",
         tag("th", scope, _where(page, scope), tag("span", marks, cls="dr-line") if marks else None, scope="row"),
-        [tag("td", figure_cell(found[column.key], column), data_figure=column.key) for column in TABLE_COLUMNS],
+        [tag("td", figure_cell(found[column.key], column), data_figure=column.key) for column in _table_columns(page)],
         tag("td", f"{n:,}", cls="dr-num dr-right"),
         data_range=scope,
     )
@@ -236,15 +249,16 @@ def _nats(value: float) -> str:
 def _worst(page: Page, arm: str) -> None:
     lines = []
     for outliers in page.view.outlier_sets:
-        figure = page.book.by_arm(WORST, "all", outliers).get(arm)
+        figure = page.book.by_arm(page.columns.worst, "all", outliers).get(arm)
         if figure is None:
             continue
         if is_withheld(figure):
             said: list[object] = ["withheld: ", figure.reason]
         else:
-            share = "" if figure.named_share is None else f", the same range in {named_share(figure)} of resamples"
+            share = named_share(figure)
+            share = f", the worst one in {share} of the resamples that hold it" if share else ""
             floor = "" if figure.floor_value is None else f"; the floor's largest is {_nats(figure.floor_value)}"
-            value = f", kl.full p95 {write_value(figure, 'nats')} nats, n {figure.n:,}"
+            value = f", {page.columns.headline} p95 {write_value(figure, 'nats')} nats, n {figure.n:,}"
             said = [tag("b", figure.named), value, share, floor]
         lines.append(tag("p", f"Worst range {OUTLIER_LABELS[outliers]}: ", said, cls="dr-say"))
     if lines:

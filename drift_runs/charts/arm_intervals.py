@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from drift_runs.charts import palette
+from drift_runs.charts.log_axis import decades
 
 if TYPE_CHECKING:
     import altair as alt
@@ -35,7 +35,7 @@ def arm_intervals(table: pa.Table, *, axis_title: str, log: bool, number_format:
     if log:
         scale = alt.Scale(type="log", domain=[low / 1.6, high * 1.6], nice=False)
         # One line a decade: the ticks between would fill the page with lines.
-        axis = alt.Axis(title=axis_title, format=number_format, values=_decades(low / 1.6, high * 1.6))
+        axis = alt.Axis(title=axis_title, format=number_format, values=decades(low / 1.6, high * 1.6))
     else:
         scale = alt.Scale(domain=[0.0, high * 1.06], nice=False)
         axis = alt.Axis(title=axis_title, format=number_format, tickCount=6, labelOverlap=True)
@@ -93,13 +93,6 @@ def _extent(rows: list[dict[str, Any]], *, log: bool) -> tuple[float, float]:
     if not numbers:
         return (1e-6, 1.0) if log else (0.0, 0.01)
     return min(numbers), max(numbers)
-
-
-def _decades(low: float, high: float) -> list[float]:
-    """Powers of ten in [low, high], thinned where there are many; the ends when there are fewer than two."""
-    exponents = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-    step = 1 + len(exponents) // 8
-    return [10.0**exponent for exponent in exponents[::step]] if len(exponents) > 1 else [low, high]
 
 
 def _row(row: dict[str, Any], *, log: bool) -> dict[str, Any]:

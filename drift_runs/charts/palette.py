@@ -35,3 +35,7 @@ VERDICT_COLOURS = {"above": ABOVE, "within": WITHIN, "inconclusive": INCONCLUSIV
 
 SEQUENTIAL = "viridis"
 """Even steps for every kind of colour vision, also in grey."""
+
+SERIES_COLOURS = (WITH_OUTLIERS, "#a0619a", WITHIN, ABOVE, INCONCLUSIVE, NEUTRAL)
+SERIES_SHAPES = ("circle", "cross", "diamond", "square", "triangle-up", "triangle-down")
+"""One for each of at most six things that share a chart."""

@@ -56,11 +56,11 @@ def test_the_switch_shows_the_stored_figure_and_the_address_reopens_it(
     open_page: OpenPage, store: InventedStore
 ) -> None:
     page = open_page()
-    before = value_on_page(page, "q4_0", "kl_mean", "with")
+    before = value_on_page(page, "q4_0", "mean", "with")
     assert before == stored(store, "q4_0", "kl.full", "mean", "with", "nats")
     click_switch(page, "without")
     page.wait_for_selector('tr[data-arm="q4_0"][data-outliers="without"]')
-    after = value_on_page(page, "q4_0", "kl_mean", "without")
+    after = value_on_page(page, "q4_0", "mean", "without")
     assert after == stored(store, "q4_0", "kl.full", "mean", "without", "nats")
     assert after != before
     assert value_on_page(page, "q8_0", "flip", "without") == stored(store, "q8_0", "flip", "rate", "without", "share")
@@ -69,10 +69,10 @@ def test_the_switch_shows_the_stored_figure_and_the_address_reopens_it(
 
     page.reload()
     settled(page)
-    assert value_on_page(page, "q4_0", "kl_mean", "without") == after
+    assert value_on_page(page, "q4_0", "mean", "without") == after
     fresh = open_page(page.url)
     assert chosen(fresh) == "without"
-    assert value_on_page(fresh, "q4_0", "kl_mean", "without") == after
+    assert value_on_page(fresh, "q4_0", "mean", "without") == after
     assert query(fresh) == query(page)
 
 
@@ -81,7 +81,7 @@ def test_side_by_side_shows_both_with_a_badge(open_page: OpenPage, store: Invent
     click_switch(page, "both")
     page.wait_for_selector('tr[data-arm="q8_0"][data-outliers="without"]')
     for outliers in ("with", "without"):
-        assert value_on_page(page, "q8_0", "kl_mean", outliers) == stored(
+        assert value_on_page(page, "q8_0", "mean", outliers) == stored(
             store, "q8_0", "kl.full", "mean", outliers, "nats"
         )
     assert page.get_by_text("incl. outlier").first.is_visible()

@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from drift_runs import schema
+from drift_runs.measure.comparability import key_of
+from drift_runs.measure.results import Results
+from drift_runs.measure.text import Texts, TokenText
 from drift_runs.protocol.canonical import canonical_json, protocol_sha256
 from drift_runs.protocol.model import Protocol
 
@@ -50,9 +53,18 @@ class Invented:
     floor_kind: str = ""
     rows_expected: str = ""
     outlier_factor: float = 6.0
+    against: str = ""
+    """Another reference than the campaign's."""
+    of: str = ""
+    """For a further launch: the arm that it repeats."""
 
 
 ARMS = {
+    "launch": Invented(role="floor", median_kl_nats=0.0, floor_kind="launch", rows_expected="identical"),
+    "micro-batch": Invented(role="floor", median_kl_nats=2e-6, floor_kind="geometry", rows_expected="differ"),
+    "q8_0-launch-2": Invented(
+        role="launch", median_kl_nats=4.4e-4, weights="q8_0", title="Q8_0 weights, launch 2", of="q8_0"
+    ),
     "q8_0": Invented(role="candidate", median_kl_nats=4e-4, weights="q8_0", title="Q8_0 weights"),
     "q4_0": Invented(role="candidate", median_kl_nats=2e-2, weights="q4_0", title=HOSTILE_TITLE),
     "kv-q4_0": Invented(role="candidate", median_kl_nats=6e-3, kv="q4_0", title="KV cache in Q4_0"),
@@ -60,11 +72,24 @@ ARMS = {
         role="candidate", median_kl_nats=3e-6, title="flash attention off", settings='{"flash_attention":"off"}'
     ),
     "ablated": Invented(role="candidate", median_kl_nats=8e-2, derivative="ablated", title="a direction removed"),
+    "served": Invented(role="candidate", median_kl_nats=1.1e-3, title="a loaded server", against="f16-served"),
     "kv-bf16": Invented(role="follow-up", median_kl_nats=1e-4, kv="bf16", title="KV cache in BF16"),
-    "launch": Invented(role="floor", median_kl_nats=0.0, floor_kind="launch", rows_expected="identical"),
-    "micro-batch": Invented(role="floor", median_kl_nats=2e-6, floor_kind="geometry", rows_expected="differ"),
 }
 FLOORS = ("launch", "micro-batch")
+OTHERS = ("served",)
+"""Candidates that may not be ranked with the others."""
+TOP_K = 10
+SHIFT_NATS = 0.03
+"""By which every candidate that drifts is flatter than the reference."""
+TOKENS = [
+    *(f" word{number}".encode() for number in range(26)),
+    b"<img src=x onerror=alert(1)>",
+    b"\x1b[31m",
+    b"\n",
+    "\u202e".encode(),
+    b"\xff",
+    b" ",
+]
 
 
 def protocol_content() -> dict:
@@ -84,6 +109,7 @@ def protocol_content() -> dict:
                 "document": document,
                 "title": name,
                 "stream": f"streams/{name}.json",
+                "group": "numbers" if name == OUTLIER else f"texts-{panel.lower()}",
                 "scored": [[20, start]],
             }
         )
@@ -98,6 +124,8 @@ def protocol_content() -> dict:
                     "weights": arm.weights,
                     "kv": arm.kv,
                     "title": arm.title,
+                    "against": arm.against,
+                    "launches": 1 + sum(other.of == name for other in ARMS.values()),
                 }
             )
     return {
@@ -109,6 +137,8 @@ def protocol_content() -> dict:
         "notes": ["The stock weights are a dequantised Q4_1: F16 here is not the maker's F16.", "<b>not bold</b>"],
         "dictionary": {"size": 32, "sha256": "ab" * 32},
         "seeds": {"bootstrap": 11},
+        "capture": {"top_k": TOP_K},
+        "history": {"buckets": [128, 256], "depth_tokens": 160},
         "intervals": {"cluster": "document", "resamples": 200},
         "panels": [
             {"name": "P-A", "title": "Authored texts", "role": "prompt"},
@@ -153,6 +183,9 @@ def _rows(arm: Invented, window: str, role: str, positions: np.ndarray, rng: np.
     flip = rng.random(n) < np.minimum(np.sqrt(kl) * (1.05 - p1), 0.9)
     dnll = rng.normal(0.0, 1.0, n) * np.sqrt(kl)
     top = np.full(n, 3)
+    drifts = arm.median_kl_nats > 0
+    collapsed = drifts & (kl > np.quantile(kl, 0.995))
+    missed = np.minimum(np.floor(np.sqrt(kl) * 6), TOP_K - 2) + collapsed
     same = np.full(n, arm.median_kl_nats == 0.0)
     columns = {
         "window": [window] * n,
@@ -160,6 +193,23 @@ def _rows(arm: Invented, window: str, role: str, positions: np.ndarray, rng: np.
         "role": [role] * n,
         "token": np.full(n, 5),
         "kl_full_nats": kl,
+        "js_full_nats": 0.24 * kl,
+        "top_k": np.full(n, TOP_K),
+        "kl_topk_tail_nats": 0.9 * kl,
+        "kl_topk_shared_nats": np.where(collapsed, np.nan, 0.7 * kl),
+        "kl_topk_lower_nats": 0.6 * kl,
+        "kl_topk_floor_nats": 1.1 * kl,
+        "shared_support": np.where(collapsed, 1, TOP_K - missed),
+        "reference_mass_outside": np.minimum(0.02 + np.sqrt(kl) * 0.1, 0.9),
+        "missed": missed,
+        "flip_text": rng.random(n) < 0.4,
+        "swap": flip & (rng.random(n) < 0.5),
+        "reference_rank": 1 + shared.poisson(0.8, n),
+        "candidate_rank": 1 + shared.poisson(0.8, n) + flip,
+        "reference_padding_mass": np.full(n, 1e-9),
+        "candidate_padding_mass": np.full(n, 1e-9),
+        "copy": shared.random(n) < 0.2,
+        "literal": shared.random(n) < 0.15,
         "flip": flip,
         "flip_strict": flip & (rng.random(n) < 0.9),
         "reference_top": top,
@@ -173,10 +223,12 @@ def _rows(arm: Invented, window: str, role: str, positions: np.ndarray, rng: np.
         "candidate_nll_nats": np.maximum(nll + dnll, 0.0),
         "dp": rng.normal(0.0, 0.1, n) * np.sqrt(kl),
         "reference_entropy_nats": nll,
-        "candidate_entropy_nats": nll,
+        "candidate_entropy_nats": nll + SHIFT_NATS * drifts,
+        "reference_entropy_topk_nats": 0.9 * nll,
+        "candidate_entropy_topk_nats": 0.9 * nll + SHIFT_NATS * drifts,
         "max_abs_dlogit": np.sqrt(kl).astype(np.float32),
         "row_identical": same,
-        "flags": np.zeros(n, dtype=np.int64),
+        "flags": np.where(collapsed, schema.RowFlag.SUPPORT_COLLAPSE, 0),
     }
     columns["row_hash"] = ["row.full"] * n
     arrays = []
@@ -186,31 +238,19 @@ def _rows(arm: Invented, window: str, role: str, positions: np.ndarray, rng: np.
         elif pa.types.is_dictionary(field.type):
             arrays.append(pa.array(columns[field.name], pa.string()).dictionary_encode().cast(field.type))
         else:
-            arrays.append(pa.array(columns[field.name]).cast(field.type))
+            values = np.asarray(columns[field.name])
+            missing = np.isnan(values) if values.dtype.kind == "f" else None
+            arrays.append(pa.array(values, mask=missing).cast(field.type))
     return pa.Table.from_arrays(arrays, schema=schema.COMPARISON)
 
 
-def determinism(protocol: Protocol, name: str, table: pa.Table) -> pa.Table:
-    rows = []
+def texts(protocol: Protocol) -> Texts:
+    """Invented streams over :data:`TOKENS`, hostile ones among them."""
+    streams = {}
     for window in protocol.windows:
-        part = table.filter(pa.compute.equal(table["window"].cast(pa.string()), window.name))
-        identical = sum(part["row_identical"].to_pylist())
-        rows.append(
-            {
-                "arm": name,
-                "against": "f16",
-                "window": window.name,
-                "rows": part.num_rows,
-                "rows_identical": identical,
-                "rows_unhashable": 0,
-                "row_hash": "row.full",
-                "max_abs_dlogprob": None,
-                "window_identical": identical == part.num_rows,
-                "max_abs_dlogit": float(max(part["max_abs_dlogit"].to_pylist())),
-                "first_difference": None if identical == part.num_rows else part["position"][0].as_py(),
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=schema.DETERMINISM)
+        drawn = np.random.default_rng(len(window.name)).integers(0, len(TOKENS), window.scored[-1][1])
+        streams[window.name] = drawn.tolist()
+    return Texts(tokens=TokenText(TOKENS), streams=streams)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +281,12 @@ def build_store(
     draft: bool = False,
     unfinished_arm: str = "",
     arms: Sequence[str] = tuple(ARMS),
+    known: Sequence[str] = (),
 ) -> InventedStore:
-    """Write the invented campaign with the real tracker; ``finish=False`` leaves it incomplete."""
-    from drift_runs.measure.summary import summarise
+    """Write the invented campaign with the real tracker; ``finish=False`` leaves it incomplete.
+
+    ``known``: the only fields of the comparability key that are stored, as an older version might have done.
+    """
     from drift_runs.tracking.mlflow_store import CampaignFacts, ComparisonFacts, Tracker
     from drift_runs.tracking.uris import resolve_uri
 
@@ -269,22 +312,25 @@ def build_store(
     )
     text = canonical_json(content).decode()
     campaign = tracker.start_campaign(facts, protocol_text=text, protocol_json=text).run_id
-    tables = {name: comparison(protocol, name) for name in arms}
-    floors = {name: tables[name] for name in FLOORS if name in tables}
+    results = Results(protocol, texts(protocol))
     figures = {}
-    for name in arms:
+    for name in (name for name in ARMS if name in arms):
         arm = ARMS[name]
-        figures[name] = summarise(tables[name], protocol, arm=name, floors={} if arm.role == "floor" else floors)
-        run_id = tracker.start_comparison(campaign, _facts(ComparisonFacts, name, arm)).run_id
+        table = comparison(protocol, name)
+        result = results.measure(table, arm=name, kind=arm.role, against=arm.against, of=arm.of)
+        figures[name] = result.figures
+        run_id = tracker.start_comparison(campaign, _facts(ComparisonFacts, protocol, digest, name, arm, known)).run_id
         paths = {}
         for window in WINDOWS:
             paths[window] = folder / "made" / name / f"{window}.parquet"
             paths[window].parent.mkdir(parents=True, exist_ok=True)
-            mask = pa.compute.equal(tables[name]["window"].cast(pa.string()), window)
-            pq.write_table(tables[name].filter(mask), paths[window])
-        tracker.log_figures(run_id, figures[name], paths, determinism(protocol, name, tables[name]))
+            mask = pa.compute.equal(table["window"].cast(pa.string()), window)
+            pq.write_table(table.filter(mask), paths[window])
+        tracker.log_figures(run_id, figures[name], paths, result.determinism, result.listed)
         if name != unfinished_arm:
             tracker.complete(run_id)
+    across = results.across()
+    tracker.log_across(campaign, pairs=across.pairs, agreement=across.agreement, proposals=across.proposals)
     if finish:
         tracker.complete(campaign)
     return InventedStore(folder=folder, uri=uri, campaign=campaign, figures=figures)
@@ -300,7 +346,9 @@ def shared_store(factory: pytest.TempPathFactory) -> InventedStore:
 _SHARED: dict[str, InventedStore] = {}
 
 
-def _facts(kind: type, name: str, arm: Invented) -> object:
+def _facts(kind: type, protocol: Protocol, digest: str, name: str, arm: Invented, known: Sequence[str]) -> object:
+    capture = "00" * 8 if not arm.against else "11" * 8
+    key = key_of(protocol, protocol_sha256=digest, reference_capture_id=capture).as_tags()
     return kind(
         comparison_id=f"cmp-{name}",
         arm=name,
@@ -316,7 +364,9 @@ def _facts(kind: type, name: str, arm: Invented) -> object:
         capture_id=hashlib.sha256(name.encode()).hexdigest()[:16],
         weight_bytes=100_000_000,
         weights_sha256="cd" * 32,
-        comparability={"spec": "kl.full"},
+        comparability={field: value for field, value in key.items() if not known or field in known},
+        reference=arm.against,
+        launch=2 if arm.of else 1,
         floor_kind=arm.floor_kind,
         rows_expected=arm.rows_expected,
     )

@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.components.export import to_csv
-from dashboard.components.markup import Html, tag, text
-from dashboard.figures import differs_by_outliers, write_number
-from drift_runs.measure.figures import Figure
+from dashboard.components.markup import Html, tag, text, visible
+from dashboard.figures import Book, Columns, differs_by_outliers, headline_of, write_number
+from drift_runs.measure.figures import Figure, figures_table
+from drift_runs.protocol.model import Protocol
+from tests.ui.synthetic import protocol_content
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,45 @@ def test_markup_that_was_built_is_not_escaped_twice() -> None:
 
 def test_marks_that_would_reorder_a_line_are_shown_as_what_they_are() -> None:
     assert text("a\u202eb\x1b[31m") == "a\\u202eb\\u001b[31m"
+
+
+def test_what_leaves_no_ink_is_shown_as_a_sign_or_a_code() -> None:
+    assert visible("a b\n\tc") == "a b\u21b5\u21e5c"
+    assert visible(" the", spaces=True) == "\u2423the"
+    assert visible("x\u200b\u00a0\ufeff\u202e\x1b[0m") == "x\\u200b\\u00a0\\ufeff\\u202e\\u001b[0m"
+
+
+@given(st.text())
+def test_visible_text_has_no_character_that_steers_a_line(words: str) -> None:
+    shown = visible(words, spaces=True)
+    assert not any(ord(mark) < 0x20 for mark in shown)
+    assert not set(shown) & set("\x1b\n\r\t \u200b\u200d\u200e\u200f\u202e\u2066\ufeff")
+
+
+def test_the_headline_is_the_protocol_s_divergence_with_the_k_of_the_rows() -> None:
+    content = protocol_content()
+    full = Protocol.model_validate(content)
+    assert headline_of(full, Book([])) == "kl.full"
+    content["capture"] = {"divergence": "kl.topk-shared", "top_k": 20, "full_vocabulary": "no"}
+    best = Protocol.model_validate(content)
+    assert headline_of(best, Book([])) == "kl.topk-shared@20"
+    row = Figure(
+        arm="a",
+        scope_kind="all",
+        scope="all",
+        outliers="with",
+        spec="kl.topk-shared@5",
+        statistic="mean",
+        value=0.1,
+        n=9,
+    )
+    assert headline_of(best, Book([figures_table([row])])) == "kl.topk-shared@5"
+    columns = Columns(headline="js.full")
+    assert (columns.mean.header, columns.mean.spec, columns.p95.label) == (
+        "JS mean, nats",
+        "js.full",
+        "JS p95, nats (js.full)",
+    )
 
 
 def test_a_csv_keeps_every_digit_and_no_formula() -> None:

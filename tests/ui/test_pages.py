@@ -12,10 +12,17 @@ from dashboard.figures import write_number
 from drift_runs.measure.determinism import DeterminismSummary
 from tests.ui.conftest import OpenApp
 from tests.ui.reading import Cells, arms, figure_text, markup, table_html
-from tests.ui.synthetic import ARMS, FLOORS, HOSTILE_TITLE, OUTLIER, OUTLIER_REASON, InventedStore, build_store
+from tests.ui.synthetic import ARMS, FLOORS, HOSTILE_TITLE, OTHERS, OUTLIER, OUTLIER_REASON, InventedStore, build_store
 
-VIEWS = ("views/overview.py", "views/ranges.py", "views/outliers.py")
-CANDIDATES = [name for name, arm in ARMS.items() if arm.role == "candidate"]
+VIEWS = (
+    "views/overview.py",
+    "views/measures.py",
+    "views/ranges.py",
+    "views/rows.py",
+    "views/pairs.py",
+    "views/outliers.py",
+)
+CANDIDATES = [name for name, arm in ARMS.items() if arm.role == "candidate" and name not in OTHERS]
 
 
 def shown(row: dict, unit: str) -> str:
@@ -35,8 +42,8 @@ def test_overview_shows_the_stored_figures_of_every_candidate(open_app: OpenApp,
     for arm in CANDIDATES:
         for key, spec, statistic, unit in (
             ("flip", "flip", "rate", "share"),
-            ("kl_mean", "kl.full", "mean", "nats"),
-            ("kl_p95", "kl.full", "p95", "nats"),
+            ("mean", "kl.full", "mean", "nats"),
+            ("p95", "kl.full", "p95", "nats"),
             ("worst", "kl.full", "worst_range.p95", "nats"),
             ("strong", "strong_overturn", "count", "count"),
         ):
@@ -51,7 +58,7 @@ def test_overview_shows_the_stored_figures_of_every_candidate(open_app: OpenApp,
 def test_floor_interval_and_verdict_stand_beside_the_figure(open_app: OpenApp, invented_store: InventedStore) -> None:
     app = open_app(invented_store.folder)
     row = invented_store.figure("q4_0", "kl.full", "mean", "with")
-    cell = figure_text(app, "Candidates", "q4_0", "kl_mean")
+    cell = figure_text(app, "Candidates", "q4_0", "mean")
     assert row["verdict"] == "above" and "▲ above floor" in cell
     assert f"floor {write_number(row['floor_value'], 'nats', digits=2)}" in cell
     assert f"[{write_number(row['low'], 'nats', low=row['low'], high=row['high'])}" in cell
@@ -65,6 +72,40 @@ def test_roles_never_mix(open_app: OpenApp, invented_store: InventedStore) -> No
     floors = Cells(table_html(app, "Floors"))
     assert [text for _, cell, text in floors.cells if cell.get("scope") == "row"] == list(FLOORS)
     assert "2,810 of 2,810" in table_html(app, "Floors") and "0 of 2,810" in table_html(app, "Floors")
+
+
+def test_what_may_not_be_ranked_stands_apart_with_the_reasons(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder, v="1", sort="mean")
+    assert arms(app, "Not comparable with these") == list(OTHERS)
+    table = table_html(app, "Not comparable with these")
+    assert "another reference, or another execution of it" in table and "against f16-served" in table
+    row = invented_store.figure("served", "kl.full", "mean", "with")
+    assert row["borrowed"] and row["verdict"] == ""
+    cell = figure_text(app, "Not comparable with these", "served", "mean")
+    assert cell.startswith(shown(row, "nats")) and "borrowed" in cell and "above floor" not in cell
+    assert "served" not in "".join(item.proto.spec for item in charts(app)), "no chart sets it beside the others"
+
+
+def test_nothing_is_ranked_where_a_store_does_not_say_what_must_be_equal(open_app: OpenApp, tmp_path: Path) -> None:
+    store = build_store(tmp_path, arms=("q8_0", "q4_0", "micro-batch"), known=("spec", "protocol_sha256"))
+    app = open_app(store.folder)
+    assert 'aria-label="Candidates"' not in markup(app)
+    table = table_html(app, "Not comparable with these")
+    assert arms(app, "Not comparable with these") == ["q4_0", "q8_0"], "by name, in no order of size"
+    assert "not known: panel, scored positions" in table
+    assert charts(app) == []
+
+
+def test_a_proposal_is_post_hoc_and_changes_no_figure(open_app: OpenApp, invented_store: InventedStore) -> None:
+    app = open_app(invented_store.folder, "views/outliers.py")
+    page = markup(app)
+    assert "It changes no figure of this protocol" in page
+    proposed = Cells(table_html(app, "Proposed windows"))
+    windows = [row["data-window"] for row in proposed.rows if row.get("data-window")]
+    assert windows == [OUTLIER]
+    assert "post hoc" in table_html(app, "Proposed windows") and "declared already" in table_html(
+        app, "Proposed windows"
+    )
 
 
 def test_determinism_follows_the_outlier_switch(open_app: OpenApp, invented_store: InventedStore) -> None:
@@ -116,7 +157,7 @@ def test_hostile_text_is_text_on_every_page(open_app: OpenApp, invented_store: I
 def test_the_switch_changes_the_figures(outliers: str, open_app: OpenApp, invented_store: InventedStore) -> None:
     app = switch(open_app(invented_store.folder, outliers="both", v="1"), outliers)
     row = invented_store.figure("q4_0", "kl.full", "mean", outliers)
-    assert figure_text(app, "Candidates", "q4_0", "kl_mean").startswith(shown(row, "nats"))
+    assert figure_text(app, "Candidates", "q4_0", "mean").startswith(shown(row, "nats"))
     assert app.query_params["outliers"] == outliers
     assert ("incl. outlier" in table_html(app, "Candidates")) == (outliers == "with")
 
@@ -125,7 +166,7 @@ def test_side_by_side_shows_both(open_app: OpenApp, invented_store: InventedStor
     app = switch(open_app(invented_store.folder), "both")
     for outliers in ("with", "without"):
         row = invented_store.figure("q8_0", "kl.full", "p95", outliers)
-        assert figure_text(app, "Candidates", "q8_0", "kl_p95", outliers).startswith(shown(row, "nats"))
+        assert figure_text(app, "Candidates", "q8_0", "p95", outliers).startswith(shown(row, "nats"))
     assert invented_store.figure("q8_0", "kl.full", "mean", "with")["n"] == 2810
     assert "2,810" in table_html(app, "Candidates") and "2,510" in table_html(app, "Candidates")
 
@@ -162,7 +203,7 @@ def test_filters_hide_arms_and_say_how_many_are_left(open_app: OpenApp, invented
     app = open_app(invented_store.folder)
     app.multiselect(key="control.kv").set_value(["q4_0"]).run()
     assert arms(app, "Candidates") == ["kv-q4_0"]
-    assert "1 of 5 candidates" in table_html(app, "Candidates")
+    assert "1 of 6 candidates" in table_html(app, "Candidates")
     assert app.query_params["kv"] == "q4_0"
     assert "Floors" in markup(app), "floors stay: figures refer to them"
     app.multiselect(key="control.weights").set_value(["q8_0"]).run()
@@ -175,7 +216,7 @@ def test_a_panel_has_its_own_figures(open_app: OpenApp, invented_store: Invented
     app.selectbox(key="control.scope").set_value("panel:P-B").run()
     assert "pool the panels" not in table_html(app, "Candidates")
     row = invented_store.figure("q4_0", "kl.full", "mean", "with", "panel", "P-B")
-    assert figure_text(app, "Candidates", "q4_0", "kl_mean").startswith(shown(row, "nats"))
+    assert figure_text(app, "Candidates", "q4_0", "mean").startswith(shown(row, "nats"))
     app.selectbox(key="control.scope").set_value("panel:P-A").run()
     assert "incl. outlier" not in table_html(app, "Candidates"), "the outlier window is in the other panel"
 
@@ -189,7 +230,7 @@ def test_facets_that_all_share_are_said_once(open_app: OpenApp, invented_store: 
 def test_ranges_show_every_range_with_its_state(open_app: OpenApp, invented_store: InventedStore) -> None:
     app = open_app(invented_store.folder, "views/ranges.py", v="1", arm="q4_0")
     cells = Cells(table_html(app, "Ranges")).cells
-    p95 = {row["data-range"]: text for row, cell, text in cells if cell.get("data-figure") == "kl_p95"}
+    p95 = {row["data-range"]: text for row, cell, text in cells if cell.get("data-figure") == "p95"}
     assert len(p95) == 9
     for name, text in p95.items():
         row = invented_store.figure("q4_0", "kl.full", "p95", "with", "range", name)
@@ -222,19 +263,30 @@ def test_outliers_page_reports_the_declared_windows(open_app: OpenApp, invented_
     declared = table_html(app, "Declared outlier windows")
     assert OUTLIER in declared and OUTLIER_REASON in declared
     row = invented_store.figure("ablated", "kl.full", "mean", "only")
-    assert figure_text(app, "Declared windows on their own", "ablated", "kl_mean").startswith(shown(row, "nats"))
+    assert figure_text(app, "Declared windows on their own", "ablated", "mean").startswith(shown(row, "nats"))
     for arm in ("q8_0", "micro-batch"):
         for outliers in ("with", "without"):
             row = invented_store.figure(arm, "kl.full", "mean", outliers)
-            text = figure_text(app, "Aggregates with and without outliers", arm, "kl_mean", outliers)
+            text = figure_text(app, "Aggregates with and without outliers", arm, "mean", outliers)
             assert text.startswith(shown(row, "nats"))
 
 
-def test_every_table_can_be_taken_as_csv(open_app: OpenApp, invented_store: InventedStore) -> None:
-    counts = {"views/overview.py": 3, "views/ranges.py": 2, "views/outliers.py": 3}
-    for view, count in counts.items():
-        buttons = open_app(invented_store.folder, view).get("download_button")
-        assert len(buttons) == count, view
+TABLES = {
+    "views/overview.py": "candidates not-comparable follow-ups floors",
+    "views/measures.py": "divergence tail support entropy flips bands history depth quarter volatile copies literals role "
+    "group launches",
+    "views/ranges.py": "kinds ranges",
+    "views/rows.py": "rows",
+    "views/pairs.py": "pairs agreement",
+    "views/outliers.py": "declared proposed only both",
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_table_can_be_taken_as_csv(view: str, open_app: OpenApp, invented_store: InventedStore) -> None:
+    buttons = open_app(invented_store.folder, view, v="1", arm="q8_0").get("download_button")
+    assert [button.proto.id.rpartition("csv.")[2] for button in buttons] == TABLES[view].split()
+    assert not [button.label for button in buttons if button.proto.disabled]
 
 
 def test_an_unfinished_arm_is_named_and_not_compared(open_app: OpenApp, tmp_path: Path) -> None:
