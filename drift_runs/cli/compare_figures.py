@@ -150,6 +150,8 @@ def _divergence(found: DivergenceFigures, support: Support | None) -> Json:
             "shared_support_min": support.shared_least,
             "reference_mass_outside_mean": support.outside_mean,
             "reference_mass_outside_max": support.outside_largest,
+            "reference_mass_dropped_mean": support.dropped_mean,
+            "reference_mass_dropped_max": support.dropped_largest,
         }
     if support is not None and base == "kl.topk-shared":
         values["support_collapse"] = support.collapsed

@@ -48,7 +48,8 @@ def _one_comparison(figures: dict[str, Any]) -> Iterator[str]:
         if "shared_support_mean" in values and spec.startswith("kl.topk-shared"):
             yield (
                 f"{spec}: {values['shared_support_mean']:.3g} shared tokens on average, {values['shared_support_min']} "
-                f"at least; {number(values['reference_mass_outside_mean'])} of the reference's mass outside them; "
+                f"at least; {number(values['reference_mass_outside_mean'])} of the reference's mass outside them, "
+                f"{number(values['reference_mass_dropped_mean'])} of it in its best entries; "
                 f"{values['support_collapse']} positions without a value"
             )
         if "identical" in values:

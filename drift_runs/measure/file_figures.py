@@ -94,8 +94,11 @@ class Support:
     shared_mean: float
     shared_least: int
     outside_mean: float | None
-    """Reference mass outside the shared tokens."""
+    """Reference mass outside the shared tokens, its tail included."""
     outside_largest: float | None
+    dropped_mean: float | None
+    """Reference mass of those of its K best that are not shared: what published receipts call dropped."""
+    dropped_largest: float | None
     missed_share: float | None
     """Of the reference's K best, what the candidate did not return."""
     collapsed: int
@@ -146,7 +149,7 @@ def file_figures(comparison: pa.Table, layout: Layout, resampler: Resampler, *, 
         divergences=tuple(divergences),
         rates=tuple(rates),
         means=tuple(means),
-        support=_support(positions),
+        support=_support(positions, _finite(comparison, "reference_mass_dropped")),
     )
 
 
@@ -193,7 +196,13 @@ def _quantiles(finite: Floats) -> tuple[TwoRuleQuantile, ...]:
     )
 
 
-def _support(positions: Positions) -> Support | None:
+def _finite(comparison: pa.Table, name: str) -> Floats:
+    """The finite values of a column, in whatever order."""
+    values = comparison[name].to_numpy(zero_copy_only=False).astype(np.float64)
+    return values[np.isfinite(values)]
+
+
+def _support(positions: Positions, dropped: Floats) -> Support | None:
     shared = positions.shared_support[np.isfinite(positions.shared_support)]
     if positions.top_k is None or not len(shared):
         return None
@@ -205,6 +214,8 @@ def _support(positions: Positions) -> Support | None:
         shared_least=int(shared.min()),
         outside_mean=float(outside.mean()) if len(outside) else None,
         outside_largest=float(outside.max()) if len(outside) else None,
+        dropped_mean=float(dropped.mean()) if len(dropped) else None,
+        dropped_largest=float(dropped.max()) if len(dropped) else None,
         missed_share=float(missed.mean() / positions.top_k) if len(missed) else None,
         collapsed=int(((positions.flags & RowFlag.SUPPORT_COLLAPSE) > 0).sum()),
     )

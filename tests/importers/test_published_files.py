@@ -89,9 +89,9 @@ def read_figure(key: str, entry: dict[str, Any], figures: dict[str, Any]) -> Any
         case "min_shared_support":
             return kl["shared_support_min"]
         case "mean_reference_mass_dropped":
-            return kl["reference_mass_outside_mean"]
+            return kl["reference_mass_dropped_mean"]
         case "max_reference_mass_dropped":
-            return kl["reference_mass_outside_max"]
+            return kl["reference_mass_dropped_max"]
         case "mean_with_candidate_floor":
             return figures[f"kl.topk-floor@{entry['k']}"]["mean"]
         case "identical_rows":

@@ -81,6 +81,7 @@ def test_rows_of_k_entries_have_every_definition_of_k():
     rows = positions([0.1, 0.3], column="kl_topk_shared_nats")
     for row, shared, outside, missed in zip(rows, (3, 1), (0.25, 0.5), (0, 2), strict=True):
         row |= {"top_k": 4, "shared_support": shared, "reference_mass_outside": outside, "missed": missed}
+        row["reference_mass_dropped"] = outside / 2
     rows[1]["flags"] = RowFlag.SUPPORT_COLLAPSE
     found = figures(rows)
     specs = {item.spec: item.reason for item in found.divergences}
@@ -90,6 +91,7 @@ def test_rows_of_k_entries_have_every_definition_of_k():
     assert support is not None
     assert (support.shared_mean, support.shared_least, support.collapsed) == (2, 1, 1)
     assert (support.outside_mean, support.outside_largest, support.missed_share) == (0.375, 0.5, 0.25)
+    assert (support.dropped_mean, support.dropped_largest) == (0.1875, 0.25)
 
 
 def test_rates_and_means():
