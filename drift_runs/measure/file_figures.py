@@ -128,7 +128,7 @@ def file_figures(comparison: pa.Table, layout: Layout, resampler: Resampler, *, 
     rows = positions.top_k is not None or bool(np.isfinite(positions.reference_p1).any())
     divergences = [
         _divergence(item, positions, scopes)
-        for item in DIVERGENCES
+        for item in sorted(DIVERGENCES, key=lambda item: item.base != headline)  # the headline first
         if (positions.top_k is not None or not item.needs_k)
         and (rows or item.base == headline or np.isfinite(getattr(positions, item.column)).any())
     ]
@@ -155,6 +155,17 @@ def file_figures(comparison: pa.Table, layout: Layout, resampler: Resampler, *, 
 
 def _divergence(item: Divergence, positions: Positions, scopes: Scopes) -> DivergenceFigures:
     values = getattr(positions, item.column)
+    reason = _ABSENT.get(item.base, "no position has it")
+    if item.base == "kl.topk-tail":
+        # A server that returns K entries says it only where none of the reference's best is missing: where drift is
+        # mild. A mean over those positions would be no mean of this comparison.
+        unsaid = np.isfinite(positions.kl_topk_lower_nats) & ~np.isfinite(values)
+        if unsaid.any():
+            reason = (
+                f"the candidate does not say it at {int(unsaid.sum()):,} of {len(values):,} positions, those where it "
+                "drifts most: a mean over the others would be too low"
+            )
+            values = np.full(len(values), np.nan)
     finite = values[np.isfinite(values)]
     n = len(finite)
     has_tail = item.base in ("kl.topk-tail", "kl.topk-lower")
@@ -171,7 +182,7 @@ def _divergence(item: Divergence, positions: Positions, scopes: Scopes) -> Diver
         tail=tail_share(values),
         infinite=int(((positions.flags & RowFlag.INFINITE_KL) > 0).sum()) if item.base == "kl.full" else 0,
         floored=int(((positions.flags & RowFlag.TAIL_FLOORED) > 0).sum()) if has_tail else 0,
-        reason="" if n else _ABSENT.get(item.base, "no position has it"),
+        reason="" if n else reason,
     )
 
 

@@ -94,6 +94,24 @@ def test_rows_of_k_entries_have_every_definition_of_k():
     assert (support.dropped_mean, support.dropped_largest) == (0.1875, 0.25)
 
 
+def test_a_tail_that_is_known_in_part_is_withheld():
+    rows = positions([0.1, None], column="kl_topk_tail_nats")
+    for row in rows:
+        row |= {"top_k": 4, "kl_topk_lower_nats": 0.1}
+    by_spec = {item.spec: item for item in figures(rows).divergences}
+    assert by_spec["kl.topk-tail@4"].mean.value is None
+    assert "does not say it at 1 of 2 positions" in by_spec["kl.topk-tail@4"].reason
+    rows[1]["kl_topk_tail_nats"] = 0.3
+    by_spec = {item.spec: item for item in figures(rows).divergences}
+    assert by_spec["kl.topk-tail@4"].mean.value == pytest.approx(0.2)
+
+
+def test_the_headline_stands_first():
+    rows = [row | {"top_k": 4, "js_full_nats": 0.1} for row in positions([0.1], column="kl_topk_shared_nats")]
+    found = file_figures(table(rows), LAYOUT, RESAMPLER, headline="kl.topk-shared")
+    assert found.divergences[0].spec == "kl.topk-shared@4" and len(found.divergences) == 6
+
+
 def test_rates_and_means():
     rows = [
         row | {"flip": flip, "candidate_nll_nats": nll, "reference_nll_nats": 1.0}
