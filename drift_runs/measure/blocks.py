@@ -14,6 +14,8 @@ from drift_runs.measure.resampler import Floats, Resampler
 def block_ratio_replicates(values: Floats, weights: Floats, resampler: Resampler) -> Floats:
     """Circular block resamples of sum(values) / sum(weights) in one text: float64[resamples, m] from float64[n, m]."""
     n = len(values)
+    if n == 0:
+        return np.full((resampler.resamples, values.shape[1]), np.nan)
     length = min(resampler.block_tokens, n)
     blocks = -(-n // resampler.block_tokens)
     rest = n - resampler.block_tokens * (blocks - 1)
@@ -47,6 +49,8 @@ def block_quantile_replicates(values: Floats, levels: Floats, resampler: Resampl
     """Linear quantiles of circular block resamples of one text: float64[resamples, levels]; ``values`` are finite."""
     n = len(values)
     levels = np.asarray(levels, dtype=np.float64)
+    if n == 0:
+        return np.full((resampler.resamples, len(levels)), np.nan)
     order = np.argsort(values, kind="stable")
     rank = np.empty(n, dtype=np.uint16 if n < 65_536 else np.int64)
     rank[order] = np.arange(n)

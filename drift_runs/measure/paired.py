@@ -110,7 +110,8 @@ class _Pair:
         self.protocol = protocol
         self.resampler = resampler
         self.obstacles = _obstacles(left_arm, right_arm)
-        keys = np.union1d(left_arm.keys, right_arm.keys)
+        same = np.array_equal(left_arm.keys, right_arm.keys)
+        keys = left_arm.keys if same else np.union1d(left_arm.keys, right_arm.keys)
         self.left, self.right = _laid_over(left_arm, keys), _laid_over(right_arm, keys)
         self.both = np.isfinite(self.left) & np.isfinite(self.right)
         self.difference = np.where(self.both, self.left, 0.0) - np.where(self.both, self.right, 0.0)

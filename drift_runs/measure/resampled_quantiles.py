@@ -27,6 +27,8 @@ def quantile_replicates(
 ) -> Floats:
     """Linear quantiles of every cluster resample: float64[resamples, levels]; ``values`` float64[n] are finite."""
     levels = np.asarray(levels, dtype=np.float64)
+    if len(values) == 0:
+        return np.full((resampler.resamples, len(levels)), np.nan)
     segments = _Segments(values, index, clusters)
     counts = resampler.multiplicities(clusters)
     replicates = np.full((len(counts), len(levels)), np.nan)
