@@ -110,8 +110,15 @@ def _where_finite(name: str, test: Callable[[Floats], NDArray[np.bool_]]) -> Ter
     return terms
 
 
-def _flag(bit: int) -> Terms:
-    return lambda positions, protocol: ((positions.flags & bit) > 0).astype(np.float64)
+def _flag(bit: int, fields: tuple[str, ...]) -> Terms:
+    """1 where a flag is set, 0 where it could have been because one of ``fields`` is known, NaN elsewhere."""
+
+    def terms(positions: Positions, protocol: Protocol) -> Floats:
+        marked = (positions.flags & bit) > 0
+        known = np.any([np.isfinite(getattr(positions, name)) for name in fields], axis=0)
+        return np.where(marked | known, marked.astype(np.float64), np.nan)
+
+    return terms
 
 
 def _strong(positions: Positions, protocol: Protocol) -> NDArray[np.bool_]:
@@ -211,11 +218,18 @@ def _of_top_k(positions: Positions, top_k: int) -> list[RatioColumn]:
             terms=lambda positions, protocol: positions.missed / top_k,
         ),
     ]
-    for spec, bit, fields_of in (
-        ("support_collapse", RowFlag.SUPPORT_COLLAPSE, ("kl_topk_shared_nats", "shared_support")),
-        ("tail_floored", RowFlag.TAIL_FLOORED, ("kl_topk_tail_nats", "kl_topk_lower_nats")),
-    ):
-        # A flag that nobody could have set is no count of 0.
-        if any(np.isfinite(getattr(positions, name)).any() for name in fields_of):
-            columns.append(RatioColumn(spec=f"{spec}@{top_k}", statistic="", terms=_flag(bit), count="count"))
+    columns += [
+        RatioColumn(
+            spec=f"support_collapse@{top_k}",
+            statistic="",
+            terms=_flag(RowFlag.SUPPORT_COLLAPSE, ("kl_topk_shared_nats", "shared_support")),
+            count="count",
+        ),
+        RatioColumn(
+            spec=f"tail_floored@{top_k}",
+            statistic="",
+            terms=_flag(RowFlag.TAIL_FLOORED, ("kl_topk_tail_nats", "kl_topk_lower_nats")),
+            count="count",
+        ),
+    ]
     return columns

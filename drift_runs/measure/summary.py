@@ -7,8 +7,8 @@
 scope, the one with the largest headline mean there (the harshest), the first by name when two are equal. A floor
 that was run on some of the scope's windows only is not set beside it: its positions would be others. The verdict is
 given against the same floor, for the headline's mean over all positions and over each panel, role and group. A floor
-that the protocol gives to another arm than the reference is left out: its rows hold that arm's own drift, not the
-reference's noise. So is one whose rows have another K, where the headline depends on K.
+that the protocol gives to another arm than this arm's reference is left out: its rows hold that arm's own drift, not
+the reference's noise. So is one whose rows have another K, where the headline depends on K.
 
 **Borrowed floors** are those of another reference. Where no floor of this reference covers a scope, the harshest of
 them stands there, marked, and gives no verdict.
@@ -109,7 +109,8 @@ class _Summary:
         self.clusters: Clusters = clusters_of(self.positions, protocol)
         self.resampler = Resampler.of(protocol)
         self.range_at = range_index(self.positions, protocol)
-        foreign = {floor.name for floor in protocol.floors if floor.arm != protocol.reference.name}
+        against = next((item.against for item in protocol.arms if item.name == arm), "") or protocol.reference.name
+        foreign = {floor.name for floor in protocol.floors if floor.arm != against}
         self.floors = self._laid({name: table for name, table in floors.items() if name not in foreign})
         self.borrowed = self._laid(borrowed)
         self._evaluated: dict[bytes, tuple[Selected, Beside]] = {}
@@ -135,7 +136,8 @@ class _Summary:
             if self.headline.column in _TOP_K_FIELDS:
                 return None
             nothing = np.full(len(floor), np.nan)
-            floor = replace(floor, **dict.fromkeys(_TOP_K_FIELDS, nothing))
+            flags = floor.flags & ~(RowFlag.SUPPORT_COLLAPSE | RowFlag.TAIL_FLOORED)
+            floor = replace(floor, flags=flags, **dict.fromkeys(_TOP_K_FIELDS, nothing))
         keys, wanted = floor.keys(), self.positions.keys()
         covered = np.isin(wanted, keys)
         at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
