@@ -62,8 +62,9 @@ def _with_zeros(reference: SideBlock, candidate: SideBlock, row: int) -> float:
     """One row with zeros or weights next to 0: an entry that one side alone has counts half its mass times ln 2."""
     p = reference.weights[row] / reference.total[row]
     q = candidate.weights[row] / candidate.total[row]
-    both = (p > _LEAST_WEIGHT) & (q > _LEAST_WEIGHT)
-    alone = p[~both].sum() + q[~both].sum()
+    in_p, in_q = p > _LEAST_WEIGHT, q > _LEAST_WEIGHT
+    both = in_p & in_q
+    alone = p[in_p & ~both].sum() + q[in_q & ~both].sum()
     p, q = p[both], q[both]
     middle = 0.5 * p + 0.5 * q
     log_ratio = reference.shifted[row][both] - candidate.shifted[row][both]

@@ -25,6 +25,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+_WIDTH_TO_SORT = 128
+"""Lists up to this long are searched entry by entry: sorting them first would take longer."""
+
 
 class TopkFigures(NamedTuple):
     """n positions. Every float is NaN where it is not known, not finite or the support collapsed."""
@@ -51,8 +54,13 @@ def places(ids: NDArray[np.int32], among: NDArray[np.int32]) -> NDArray[np.int64
     An id of -1 is no entry. Ids are distinct within a row.
     """
     count, width = among.shape
+    place = np.full(ids.shape, -1, dtype=np.int64)
     if width == 0 or count == 0:
-        return np.full(ids.shape, -1, dtype=np.int64)
+        return place
+    if width <= _WIDTH_TO_SORT:
+        for column in range(width):
+            np.copyto(place, column, where=ids == among[:, column : column + 1])
+        return np.where(ids >= 0, place, -1)
     row = np.arange(count, dtype=np.int64)[:, None] << 32
     known = (row + among).ravel()
     order = np.argsort(known, kind="stable")
@@ -150,9 +158,9 @@ def topk_entropy(logprobs: Floats, present: NDArray[np.bool_], tail: Floats) -> 
 def _renormalised(reference: Floats, candidate: Floats, kept: NDArray[np.bool_]) -> Floats:
     """KL of both sides divided by their own sum over the kept entries: float64[n]; NaN where one of them has none."""
     with np.errstate(invalid="ignore"):
-        p = reference - log_sum(reference, kept)[:, None]
+        p = np.where(kept, reference - log_sum(reference, kept)[:, None], -np.inf)
         q = candidate - log_sum(candidate, kept)[:, None]
-        return np.where(kept, terms(p, q), 0.0).sum(axis=1)
+        return terms(p, q).sum(axis=1)
 
 
 def _finite(values: Floats) -> Floats:
