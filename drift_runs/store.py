@@ -24,6 +24,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -284,31 +285,81 @@ class PlannedCapture:
     comparison: str
     """Empty for the reference."""
     windows: tuple[str, ...]
+    against: str = ""
+    """Arm that the comparison is against; empty means the protocol's reference."""
+    of: str = ""
+    """For a further launch, the arm that it repeats."""
+    table: Literal["comparison", "contexts", "rollouts"] = "comparison"
+    """What is stored of it: positions, means by context, or continuations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One campaign of a store."""
+
+    protocol_sha256: str
+    run_id: str
+    """Its run in the tracking store."""
+    protocol: Mapping[str, Any] | None
+    """The protocol's content, so that results can be computed again without its file; None in older plans."""
+    captures: tuple[PlannedCapture, ...]
+    written_ns: int
+
+    @property
+    def name(self) -> str:
+        """The protocol's name; empty in older plans."""
+        return str(self.protocol["name"]) if self.protocol else ""
 
 
 def write_plan(
-    store: Store, protocol_sha256: str, key: str, *, run_id: str, captures: Sequence[PlannedCapture]
+    store: Store,
+    protocol_sha256: str,
+    key: str,
+    *,
+    run_id: str,
+    captures: Sequence[PlannedCapture],
+    protocol: Mapping[str, Any],
 ) -> None:
     """Note which capture is which arm. Entries of an earlier run that are not among ``captures`` stay: follow-ups."""
     path = store.root / "campaigns" / f"{protocol_sha256[:16]}-{key}.json"
     entries = {}
     if path.is_file():
-        entries = {entry.name: entry for entry in _read_plan(path)}
+        entries = {entry.name: entry for entry in _read_plan(path).captures}
     entries |= {entry.name: entry for entry in captures}
-    plan = {"protocol_sha256": protocol_sha256, "run_id": run_id, "captures": [asdict(e) for e in entries.values()]}
+    plan = {
+        "protocol_sha256": protocol_sha256,
+        "run_id": run_id,
+        "protocol": protocol,
+        "captures": [asdict(entry) for entry in entries.values()],
+    }
     _write_json(path, plan)
+
+
+def plans(store: Store) -> tuple[Plan, ...]:
+    """Every campaign of a store, the newest first."""
+    found = [_read_plan(path) for path in sorted((store.root / "campaigns").glob("*.json"))]
+    return tuple(sorted(found, key=lambda plan: plan.written_ns, reverse=True))
 
 
 def newest_plan(store: Store, protocol_sha256: str) -> tuple[PlannedCapture, ...]:
     """The plan of a protocol that was run last; empty when it never ran in this store."""
     paths = (store.root / "campaigns").glob(f"{protocol_sha256[:16]}-*.json")
     newest = max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
-    return _read_plan(newest) if newest is not None else ()
+    return _read_plan(newest).captures if newest is not None else ()
 
 
-def _read_plan(path: Path) -> tuple[PlannedCapture, ...]:
+def _read_plan(path: Path) -> Plan:
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["captures"]
-        return tuple(PlannedCapture(**{**entry, "windows": tuple(entry["windows"])}) for entry in entries)
+        content = json.loads(path.read_text(encoding="utf-8"))
+        captures = tuple(
+            PlannedCapture(**{**entry, "windows": tuple(entry["windows"])}) for entry in content["captures"]
+        )
+        return Plan(
+            protocol_sha256=str(content["protocol_sha256"]),
+            run_id=str(content["run_id"]),
+            protocol=content.get("protocol"),
+            captures=captures,
+            written_ns=path.stat().st_mtime_ns,
+        )
     except (ValueError, KeyError, TypeError):
         raise StoreError("not a campaign's plan", where=str(path), todo="remove the file and run again") from None

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from drift_runs import campaign as campaign_module
 from drift_runs import schema
 from drift_runs.campaign import campaign_key
+from drift_runs.campaign import run as campaign_module
 from drift_runs.errors import (
     EngineDied,
     ModelFileError,

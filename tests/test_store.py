@@ -221,19 +221,22 @@ class TestDictionary:
             assert not left.exists()
 
 
+PROTOCOL = {"name": "tiny"}
+
+
 class TestPlans:
     ENTRY = PlannedCapture(name="q4_0", kind="candidate", capture="c1", comparison="k1", windows=("a", "b"))
 
     def test_entries_of_earlier_runs_stay(self, store: Store) -> None:
         later = PlannedCapture(name="kv", kind="follow-up", capture="c2", comparison="k2", windows=("a",))
-        write_plan(store, "p" * 64, "key", run_id="r1", captures=[self.ENTRY, later])
+        write_plan(store, "p" * 64, "key", run_id="r1", captures=[self.ENTRY, later], protocol=PROTOCOL)
         changed = PlannedCapture(name="q4_0", kind="candidate", capture="c3", comparison="k3", windows=("a", "b"))
-        write_plan(store, "p" * 64, "key", run_id="r2", captures=[changed])
+        write_plan(store, "p" * 64, "key", run_id="r2", captures=[changed], protocol=PROTOCOL)
         assert newest_plan(store, "p" * 64) == (changed, later)
 
     def test_the_newest_of_several_counts(self, store: Store) -> None:
-        write_plan(store, "p" * 64, "one", run_id="r1", captures=[self.ENTRY])
-        write_plan(store, "p" * 64, "two", run_id="r2", captures=[])
+        write_plan(store, "p" * 64, "one", run_id="r1", captures=[self.ENTRY], protocol=PROTOCOL)
+        write_plan(store, "p" * 64, "two", run_id="r2", captures=[], protocol=PROTOCOL)
         older, newer = (
             store.root / "campaigns" / f"{'p' * 16}-two.json",
             store.root / "campaigns" / f"{'p' * 16}-one.json",
@@ -248,7 +251,7 @@ class TestPlans:
 
     @pytest.mark.parametrize("text", ["", "{}", '{"captures": [{"name": "x"}]}', '{"captures": 3}'])
     def test_a_damaged_plan(self, store: Store, text: str) -> None:
-        write_plan(store, "p" * 64, "key", run_id="r1", captures=[self.ENTRY])
+        write_plan(store, "p" * 64, "key", run_id="r1", captures=[self.ENTRY], protocol=PROTOCOL)
         (path,) = (store.root / "campaigns").iterdir()
         path.write_text(text)
         with pytest.raises(StoreError, match="not a campaign's plan; remove the file"):

@@ -25,7 +25,8 @@ from drift_runs.weights.gguf_file import WeightsFile, inspect
 COPY_SETTINGS = {"copy_tokens", "copy_distance_tokens"}
 """Of a protocol's marks, what columns of a stored comparison depend on."""
 
-Kind = Literal["reference", "floor", "candidate", "follow-up"]
+Kind = Literal["reference", "floor", "candidate", "follow-up", "launch"]
+"""``launch``: a further launch of a candidate or follow-up, in a fresh process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,10 @@ class Execution:
     """One engine setting over its windows: what becomes one capture."""
 
     name: str
-    """The arm's name; a floor's own name."""
+    """The arm's name; a floor's own name; ``<arm>#<number>`` for a further launch."""
     kind: Kind
+    against: str
+    """Name of the execution whose rows its figures are against: the reference, or the arm that a floor repeats."""
     arm: Arm
     floor: Floor | None
     weights: WeightsFile
@@ -51,6 +54,8 @@ class Execution:
 
     @property
     def title(self) -> str:
+        if self.kind == "launch":
+            return f"{self.arm.name} again: launch {self.launch}"
         if self.floor is None:
             return self.arm.title or self.name
         changed = self.floor.settings
@@ -72,12 +77,14 @@ def plan_executions(
 ) -> tuple[Execution, ...]:
     """Everything to execute, the reference first, then its floors, candidates and follow-ups in the protocol's order.
 
-    ``only``: names of candidates and follow-ups to take; the reference and its floors always belong.
+    Further launches of an arm come before it, so that its figures can say how far the launches lie apart; floors of an
+    arm come after it, because they are compared with its rows. ``only``: names of candidates and follow-ups to take;
+    the reference and its floors always belong.
 
     Raises
     ------
     ProtocolError
-        an unknown name in ``only``, or a floor of an arm that is not the reference.
+        an unknown name in ``only``.
     ModelFileError
         a weight file is missing or not of the type that the protocol declares.
     """
@@ -101,10 +108,11 @@ def plan_executions(
             )
         return found
 
-    def execution(arm: Arm, kind: Kind, floor: Floor | None = None) -> Execution:
+    def execution(arm: Arm, kind: Kind, floor: Floor | None = None, launch: int = 1) -> Execution:
         weights = weights_of(arm)
         settings = engine_settings(protocol.capture, arm, floor, threads=machine.threads(arm.name))
-        launch = 2 if floor is not None and floor.kind == "launch" else 1
+        if floor is not None and floor.kind == "launch":
+            launch = arm.launches + 1
         pass_ = 2 if floor is not None and floor.kind == "pass" else 1
         wanted = floor.windows if floor is not None and floor.windows else ()
         windows = tuple(window.name for window in protocol.windows if not wanted or window.name in wanted)
@@ -118,8 +126,9 @@ def plan_executions(
             "windows": {name: _window_identity(loaded, name) for name in windows},
         }
         return Execution(
-            name=arm.name if floor is None else floor.name,
+            name=floor.name if floor is not None else f"{arm.name}#{launch}" if kind == "launch" else arm.name,
             kind=kind,
+            against=protocol.reference.name if floor is None else floor.arm,
             arm=arm,
             floor=floor,
             weights=weights,
@@ -133,17 +142,13 @@ def plan_executions(
         )
 
     planned = [execution(protocol.reference, "reference")]
-    for floor in protocol.floors:
-        if floor.arm != protocol.reference.name:
-            raise ProtocolError(
-                f"floor {floor.name!r} repeats arm {floor.arm!r}",
-                where=f"{loaded.path.name}: floors",
-                expected=f"the reference {protocol.reference.name!r}: floors of candidates are not measured yet",
-            )
-        planned.append(execution(protocol.reference, "floor", floor))
+    floors = {arm.name: [floor for floor in protocol.floors if floor.arm == arm.name] for arm in protocol.arms}
+    planned += [execution(protocol.reference, "floor", floor) for floor in floors[protocol.reference.name]]
     for arm in (*protocol.arms, *follow_ups):
         if arm.role != "reference" and (not only or arm.name in only):
+            planned += [execution(arm, "launch", launch=number) for number in range(2, arm.launches + 1)]
             planned.append(execution(arm, "follow-up" if arm.role == "follow-up" else "candidate"))
+            planned += [execution(arm, "floor", floor) for floor in floors.get(arm.name, ())]
     _refuse_twins(planned)
     return tuple(planned)
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "plan": "show what a run will score, take and store, before it starts",
     "record": "let the reference write the streams of the generated panel, once",
     "run": "run a protocol, or go on with an interrupted run",
+    "import": "bring rows or figures of another tool into the store",
     "compare": "set two files of other tools against each other, without a store",
     "measure": "compute every figure again from the stored rows",
     "subsample": "say what a sample of the positions would have missed",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from drift_runs.campaign import Outcome
 from drift_runs.errors import one_line
@@ -25,16 +26,12 @@ class Address(NamedTuple):
 
 
 FLIPS = Address("flip", "rate")
-MEAN = Address("kl.full", "mean")
-MEAN_WITHOUT = Address("kl.full", "mean", "without")
-P95 = Address("kl.full", "p95")
-WORST = Address("kl.full", "worst_range.p95")
 STRONG = Address("strong_overturn", "count")
 
 _COLUMNS = (
     ("arm", 12),
     ("flip rate [95 %]", 22),
-    ("kl.full mean, nats [95 %]", 31),
+    ("{divergence} mean, nats [95 %]", 31),
     ("without outl.", 13),
     ("p95", 9),
     ("worst range (p95)", 31),
@@ -51,6 +48,12 @@ def index(figures: pa.Table) -> Mapping[Address, dict[str, Any]]:
     }
 
 
+def headline_of(figures: pa.Table) -> str:
+    """Spec id of the divergence that the table shows: the one that has a mean of window means."""
+    rows = figures.filter(pc.equal(figures["statistic"], "window_mean"))
+    return rows["spec"][0].as_py() if rows.num_rows else "kl.full"
+
+
 def nats(value: float | None) -> str:
     """Three significant digits; tiny values in scientific form; what 16-bit storage leaves below zero as 0."""
     if value is None:
@@ -62,8 +65,10 @@ def nats(value: float | None) -> str:
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
 
 
-def header() -> str:
-    line = "  ".join(f"{name:<{width}}" for name, width in _COLUMNS).rstrip()
+def header(divergence: str = "kl.full") -> str:
+    """The table's head; ``divergence``: base of the protocol's headline."""
+    names = ((name.format(divergence=divergence), width) for name, width in _COLUMNS)
+    line = "  ".join(f"{name:<{width}}" for name, width in names).rstrip()
     return f"{line}\n{'-' * len(line)}"
 
 
@@ -82,15 +87,18 @@ def row(outcome: Outcome) -> str:
 def figures_row(name: str, figures: pa.Table, *, last: str = "", mark: str = "") -> str:
     """A row from figures alone; ``last`` replaces the verdict, ``mark`` follows it."""
     found = index(figures)
-    mean = found.get(MEAN)
+    spec = headline_of(figures)
+    mean = found.get(Address(spec, "mean"))
     verdict = mean["verdict"] if mean and mean["verdict"] else "no verdict"
+    if mean and mean["borrowed"]:
+        verdict = f"no verdict: floor {nats(mean['floor_value'])} borrowed"
     cells = [
         name,
         _rate(found.get(FLIPS)),
-        _with_interval(found.get(MEAN)),
-        nats(_value(found.get(MEAN_WITHOUT))),
-        _guarded(found.get(P95)),
-        _worst(found.get(WORST)),
+        _with_interval(mean),
+        nats(_value(found.get(Address(spec, "mean", "without")))),
+        _guarded(found.get(Address(spec, "p95"))),
+        _worst(found.get(Address(spec, "worst_range.p95"))),
         _count(found.get(STRONG)),
         last or verdict + mark,
     ]
@@ -103,13 +111,14 @@ def legend(outcomes: list[Outcome], protocol: Protocol) -> str:
     for outcome in outcomes:
         if outcome.figures is not None and outcome.execution.kind != "floor":
             found = index(outcome.figures)
-            mean, without = found.get(MEAN), found.get(MEAN_WITHOUT)
+            here = Address(headline_of(outcome.figures), "mean")
+            mean, without = found.get(here), found.get(here._replace(outliers="without"))
             if mean is not None:
                 text = f"n = {mean['n']:,} scored positions in {mean['clusters']} clusters"
                 if without is not None:
                     text += f"; {without['n']:,} without the declared outlier windows"
                 lines.append(f"{text}. {mean['reason']}".rstrip() + ("." if mean["reason"] else ""))
-                lines += _pooled(found, protocol)
+                lines += _pooled(found, here, protocol)
                 break
     lines.append(
         "Floors are the reference against itself. ~ indicative: 10 to 99 values beyond the quantile; - withheld."
@@ -121,15 +130,20 @@ def legend(outcomes: list[Outcome], protocol: Protocol) -> str:
 
 def notes(loaded: LoadedProtocol) -> str:
     """What every report says: the protocol's own notes, and that a draft was not frozen."""
-    texts = list(loaded.protocol.notes)
-    if loaded.draft:
+    return protocol_notes(loaded.protocol, draft=loaded.draft)
+
+
+def protocol_notes(protocol: Protocol, *, draft: bool) -> str:
+    """The same of a protocol without a file."""
+    texts = list(protocol.notes)
+    if draft:
         texts.insert(0, "This is a draft: the protocol was not frozen before the results.")
     return "\n".join(f"Note: {one_line(text)}" for text in texts)
 
 
-def _pooled(found: Mapping[Address, dict[str, Any]], protocol: Protocol) -> list[str]:
+def _pooled(found: Mapping[Address, dict[str, Any]], here: Address, protocol: Protocol) -> list[str]:
     """Which panels the rows pool, with their n; nothing for a single panel."""
-    means = {panel: found.get(MEAN._replace(scope_kind="panel", scope=panel.name)) for panel in protocol.panels}
+    means = {panel: found.get(here._replace(scope_kind="panel", scope=panel.name)) for panel in protocol.panels}
     parts = [
         f"{panel.name} ({one_line(panel.title)}, n {mean['n']:,})" for panel, mean in means.items() if mean is not None
     ]

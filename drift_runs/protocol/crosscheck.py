@@ -257,11 +257,11 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
         if arm is None:
             problems.unknown((*loc, "arm"), "arm", floor.arm, arms)
             continue
-        if len(references) == 1 and arm.role != "reference":
+        if arm.role != "reference" and floor.kind == "pass":
             problems.add(
-                (*loc, "arm"),
-                f"{shown(arm.name)} is not the reference",
-                expected="the reference: floors of candidates are not measured yet",
+                (*loc, "kind"),
+                f"a second pass of {shown(arm.name)}, which is not the reference",
+                expected="'launch' or 'geometry': only the reference is kept open for another pass",
             )
             continue
         changed = floor.settings.model_fields_set if floor.settings else frozenset()
@@ -296,6 +296,13 @@ def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
     if arm.kv not in get_args(KVType):
         problems.unknown((*loc, "kv"), "KV type", arm.kv, get_args(KVType))
         return
+    if arm.role == "reference" and arm.launches > 1:
+        problems.add(
+            (*loc, "launches"),
+            f"{arm.launches} launches of the reference",
+            expected="1",
+            todo="declare a [[floors]] of kind 'launch': that is what the reference's other launches are for",
+        )
     if arm.against:
         problems.add((*loc, "against"), "only imported arms have a reference of their own", expected="no such key")
     if arm.kv not in ("f32", "f16", "bf16") and arm.settings.flash_attention == "off":

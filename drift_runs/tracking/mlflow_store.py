@@ -46,6 +46,7 @@ __all__ = [
     "load_figures",
     "load_listed",
     "load_lock_text",
+    "load_metrics",
     "load_pairs",
     "load_proposals",
     "load_protocol_json",
@@ -405,6 +406,13 @@ def load_figures(uri: str, run_id: str) -> pa.Table:
     """Every figure of a comparison (schema ``FIGURES``)."""
     with _artifact(uri, run_id, artifacts.FIGURES_FILE) as path:
         return artifacts.read_table(path, schema.FIGURES, run_id)
+
+
+def load_metrics(uri: str, run_id: str) -> dict[str, float]:
+    """Metrics of a run by name; of a series its last value."""
+    client = _connect(uri, create=False)
+    with reach.asked(uri, "read metrics", run_id):
+        return dict(client.get_run(run_id).data.metrics)
 
 
 def load_determinism(uri: str, run_id: str) -> pa.Table:

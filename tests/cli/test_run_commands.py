@@ -14,8 +14,8 @@ import pytest
 
 from drift_runs import schema
 from drift_runs.cli.main import main
-from drift_runs.cli.measure import differing
 from drift_runs.measure.figures import Figure, figures_table
+from drift_runs.remeasure import differences
 from drift_runs.store import read_table, write_table
 from tests.campaigns import Campaign, copied, new_campaign, tree
 from tests.conftest import change_toml
@@ -208,8 +208,8 @@ class TestMeasure:
             verdict="above",
         )
         logged, computed = figures_table([figure]), figures_table([replace(figure, **{column: other})])
-        assert differing("q4_0", logged, logged) == []
-        (line,) = differing("q4_0", logged, computed)
+        assert differences("figures", "q4_0", logged, logged) == []
+        (line,) = differences("figures", "q4_0", logged, computed)
         was = getattr(figure, column)
         assert line == f"q4_0 all/all/with/kl.full/mean: logged {column} {was}; now {column} {other}"
 

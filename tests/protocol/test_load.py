@@ -137,9 +137,26 @@ CASES = {
         {"floors[0].arm": "f-16"},
         r"floors\[0\]\.arm of 'f16-launch': unknown arm 'f-16'; .*did you mean 'f16'\?",
     ),
-    "floor of a candidate": (
-        {"floors[0].arm": "q8_0"},
-        r"floors\[0\]\.arm of 'f16-launch': 'q8_0' is not the reference; expected the reference",
+    "second pass of a candidate": (
+        {"floors[0].arm": "q8_0", "floors[0].kind": "pass"},
+        r"floors\[0\]\.kind of 'f16-launch': a second pass of 'q8_0', which is not the reference; "
+        r"expected 'launch' or 'geometry'",
+    ),
+    "launches of the reference": (
+        {"arms[0].launches": 2},
+        r"arms\[0\]\.launches of 'f16': 2 launches of the reference; expected 1; declare a \[\[floors\]\]",
+    ),
+    "arm without an engine": (
+        {"arms[1].engine": "imported"},
+        r"arms\[1\]\.engine of 'q8_0': imported rows have no engine to run; .*drift import",
+    ),
+    "KV type that no engine has": (
+        {"arms[3].kv": "q4_9"},
+        r"arms\[3\]\.kv of 'kv-q4_0': unknown KV type 'q4_9'; .*did you mean 'q4_[01]'\?",
+    ),
+    "reference of its own": (
+        {"arms[1].against": "f16"},
+        r"arms\[1\]\.against of 'q8_0': only imported arms have a reference of their own",
     ),
     "quantised cache without flash attention": (
         {"arms[3].settings": {"flash_attention": "off"}},

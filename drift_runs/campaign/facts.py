@@ -1,0 +1,91 @@
+"""What the tracking store is told about a campaign and its comparisons."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+
+from drift_runs import __version__
+from drift_runs.capture.execution import Execution
+from drift_runs.engines.base import EngineIdentity
+from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.store import content_id
+from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
+
+
+def campaign_key(executions: Sequence[Execution]) -> str:
+    """Identity of a campaign: everything that the protocol makes it execute. Follow-ups join it without changing it."""
+    return content_id(sorted(execution.capture_id for execution in executions if execution.arm.role != "follow-up"))
+
+
+def campaign_facts(loaded: LoadedProtocol, executions: Sequence[Execution], engine: EngineIdentity) -> CampaignFacts:
+    """Facts of the parent run; the first execution is the reference."""
+    protocol, reference = loaded.protocol, executions[0]
+    return CampaignFacts(
+        protocol_name=protocol.name,
+        protocol_version=protocol.version,
+        protocol_sha256=loaded.protocol_sha256,
+        draft=loaded.draft,
+        title=protocol.title,
+        question=protocol.question,
+        notes=protocol.notes,
+        outliers=tuple((outlier.window, outlier.reason) for outlier in protocol.outliers),
+        reference=reference.name,
+        reference_capture_id=reference.capture_id,
+        campaign_key=campaign_key(executions),
+        tool_version=__version__,
+        host={
+            "hardware": engine.hardware,
+            "engine": engine.build,
+            "python": platform.python_version(),
+            "system": platform.platform(),
+        },
+    )
+
+
+def comparison_facts(
+    execution: Execution,
+    *,
+    reference: Execution,
+    engine: EngineIdentity,
+    comparison_id: str,
+    comparability: Mapping[str, str],
+) -> ComparisonFacts:
+    """Facts of a child run."""
+    arm = execution.arm
+    usual = settings_of(reference)
+    changed = {name: value for name, value in sorted(settings_of(execution).items()) if value != usual[name]}
+    return ComparisonFacts(
+        comparison_id=comparison_id,
+        arm=execution.name,
+        title=execution.title,
+        role=execution.kind,
+        derivative=arm.derivative,
+        weights=arm.weights,
+        weights_observed=execution.weights.label,
+        kv=arm.kv,
+        hardware=engine.hardware,
+        engine=f"{engine.engine} ({engine.build})",
+        settings=json.dumps(changed, sort_keys=True) if changed else "",
+        capture_id=execution.capture_id,
+        weight_bytes=execution.weights.size_bytes,
+        weights_sha256=execution.weights.sha256,
+        comparability=comparability,
+        reference="" if execution.against == reference.name else execution.against,
+        launch=execution.launch,
+        floor_kind=execution.floor.kind if execution.floor else "",
+        rows_expected=execution.floor.rows if execution.floor else "",
+    )
+
+
+def settings_of(execution: Execution) -> dict[str, object]:
+    """Engine settings that may be varied, by name."""
+    settings = execution.settings
+    return {
+        "batch": settings.batch,
+        "flash_attention": settings.flash_attention,
+        "micro_batch": settings.micro_batch,
+        "path_shape": settings.path_shape,
+        "threads": settings.threads,
+    }

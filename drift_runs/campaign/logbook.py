@@ -1,0 +1,194 @@
+"""From what was captured to what is logged: comparisons, figures, and what the arms say of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from drift_runs import schema
+from drift_runs.campaign.checks import Twins, check_switch, compare_captures, refuted, several_processes
+from drift_runs.campaign.facts import campaign_facts, campaign_key, comparison_facts
+from drift_runs.campaign.request import Outcome, Request
+from drift_runs.capture.execution import Execution
+from drift_runs.engines.base import EngineIdentity
+from drift_runs.errors import DriftError, NotMeasured
+from drift_runs.measure.comparability import key_of
+from drift_runs.measure.determinism import determinism_table, summarise_determinism
+from drift_runs.measure.results import Results
+from drift_runs.measure.text import Texts, TokenText
+from drift_runs.protocol.canonical import canonical_json
+from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.protocol.lock import lock_path
+from drift_runs.store import PlannedCapture, Store, write_plan, write_table
+from drift_runs.tracking import artifacts
+
+
+def stored_texts(store: Store, loaded: LoadedProtocol) -> Texts | None:
+    """What the ids of a protocol's streams say; None where no engine has left its dictionary yet."""
+    dictionary = loaded.protocol.dictionary
+    if dictionary is None or not store.dictionary_file(dictionary.sha256).is_file():
+        return None
+    streams = {window.name: loaded.tokens(window.name) for window in loaded.protocol.windows}
+    return Texts(tokens=TokenText(store.read_dictionary(dictionary.sha256)), streams=streams)
+
+
+class Logbook:
+    """One campaign in the tracking store, and its plan in the store of rows."""
+
+    def __init__(self, request: Request, engine: EngineIdentity, executions: Sequence[Execution]) -> None:
+        from drift_runs.tracking.mlflow_store import Tracker
+
+        self.loaded = request.loaded
+        self.store = request.store
+        self.engine = engine
+        self.executions = executions
+        self.reference = executions[0]
+        self.tracker = Tracker(request.tracking_uri)
+        self.results = Results(request.loaded.protocol)
+        self.outcomes: dict[str, Outcome] = {}
+        self._twins = Twins()
+        self._joined = False
+        facts = campaign_facts(self.loaded, executions, engine)
+        found = self.tracker.find_campaign(facts.protocol_name, facts.protocol_sha256, facts.campaign_key)
+        self.complete_before = found is not None and found.complete
+        """The campaign was whole when this run began; follow-ups may still join it."""
+        if found is not None and found.complete:
+            self.run_id = found.run_id
+            return
+        lock = lock_path(self.loaded.path)
+        self.run_id = self.tracker.start_campaign(
+            facts,
+            protocol_text=self.loaded.path.read_text(encoding="utf-8"),
+            protocol_json=canonical_json(self.loaded.protocol.model_dump(mode="json", by_alias=True)).decode(),
+            lock_text=lock.read_text(encoding="utf-8") if lock.is_file() else None,
+        ).run_id
+
+    def write_plan(self) -> None:
+        """Which capture is which arm: what ``drift measure`` starts from, with no model at hand."""
+        entries = tuple(
+            PlannedCapture(
+                name=execution.name,
+                kind=execution.kind,
+                capture=execution.capture_id,
+                comparison="" if execution is self.reference else self.comparison_id(execution),
+                windows=execution.windows,
+                against="" if execution is self.reference else execution.against,
+                of=execution.arm.name if execution.kind == "launch" else "",
+            )
+            for execution in self.executions
+        )
+        write_plan(
+            self.store,
+            self.loaded.protocol_sha256,
+            campaign_key(self.executions),
+            run_id=self.run_id,
+            captures=entries,
+            protocol=self.loaded.content,
+        )
+
+    def comparison_id(self, execution: Execution) -> str:
+        """Id of the comparison that an execution's figures are made from."""
+        return execution.compared_with(self._against(execution))
+
+    def withdraw(self, execution: Execution, windows: Sequence[str]) -> None:
+        """Take back what was logged of an execution: rows that it was made from go."""
+        self.tracker.withdraw_comparison(self.run_id, self.comparison_id(execution))
+        for window in windows:
+            self.store.remove_comparison(self.comparison_id(execution), window)
+
+    def finish(self, execution: Execution, error: DriftError | None = None) -> Outcome:
+        """Measure and log one execution whose rows are whole, or say why it failed.
+
+        ``SameRows`` when rows that must differ do not.
+        """
+        from drift_runs.tracking.mlflow_store import load_figures
+
+        against = self.outcomes.get(execution.against)
+        if error is None and against is not None and against.error is not None:
+            error = NotMeasured(f"arm {execution.against} failed", where=f"arm {execution.name}")
+        key = key_of(
+            self.loaded.protocol,
+            protocol_sha256=self.loaded.protocol_sha256,
+            reference_capture_id=self._against(execution).capture_id,
+        )
+        # Figures that were made while a floor had failed stand beside other floors: they are made again.
+        floors = "" if execution.kind == "floor" else ",".join(sorted(self.results.floors_of(execution.against)))
+        facts = comparison_facts(
+            execution,
+            reference=self.reference,
+            engine=self.engine,
+            comparison_id=self.comparison_id(execution),
+            comparability={**key.as_tags(), "floors": floors},
+        )
+        started = self.tracker.start_comparison(self.run_id, facts)
+        figures = determinism = None
+        warnings: tuple[str, ...] = ()
+        if error is not None:
+            self.tracker.fail(started.run_id, str(error))
+        else:
+            comparison = self._comparison(execution)
+            table = determinism_table(comparison, arm=execution.name, against=execution.against)
+            determinism = summarise_determinism(table)
+            check_switch(execution, determinism)
+            self._twins.refuse(execution, self.store)
+            warnings = refuted(execution, determinism) + several_processes(execution, self.store)
+            place = {
+                "arm": execution.name,
+                "kind": execution.kind,
+                "against": execution.against,
+                "of": execution.arm.name if execution.kind == "launch" else "",
+            }
+            if started.complete:
+                figures = load_figures(self.tracker.uri, started.run_id)
+                self.results.keep(comparison, figures, **place)
+            else:
+                self.results.texts = self.results.texts or stored_texts(self.store, self.loaded)
+                result = self.results.measure(comparison, **place)
+                figures = result.figures
+                identity = self.comparison_id(execution)
+                rows = {name: self.store.comparison_file(identity, name) for name in execution.windows}
+                self.tracker.log_figures(started.run_id, figures, rows, table, result.listed)
+                self.tracker.complete(started.run_id)
+                self._joined = True
+        outcome = Outcome(
+            execution=execution,
+            figures=figures,
+            determinism=determinism,
+            run_id=started.run_id,
+            error=error,
+            warnings=warnings,
+        )
+        self.outcomes[execution.name] = outcome
+        return outcome
+
+    def log_across(self) -> None:
+        """What the arms say of each other: once, and again when an arm joined a campaign that was whole."""
+        if self.complete_before and not self._joined:
+            return
+        across = self.results.across()
+        self.tracker.log_across(self.run_id, pairs=across.pairs, agreement=across.agreement, proposals=across.proposals)
+        dictionary = self.store.dictionary_file(self.loaded.protocol.dictionary.sha256)
+        if dictionary.is_file():
+            self.tracker.log_files(self.run_id, {artifacts.DICTIONARY_FILE: dictionary})
+
+    def _against(self, execution: Execution) -> Execution:
+        """What an execution's figures are against: the reference, or the arm that a floor repeats."""
+        return next(other for other in self.executions if other.name == execution.against)
+
+    def _comparison(self, execution: Execution) -> pa.Table:
+        """The stored comparison; that of a floor of a candidate is made now, from the rows of both."""
+        against = self._against(execution)
+        identity = self.comparison_id(execution)
+        if against is not self.reference:
+            for window in execution.windows:
+                if not self.store.comparison_file(identity, window).is_file():
+                    marks = self.store.read_comparison(execution.compared_with(self.reference), [window])
+                    table = compare_captures(self.store, against, execution, window, marks)
+                    write_table(self.store.comparison_file(identity, window), table, schema.COMPARISON)
+        self.store.write_identity(
+            self.store.comparison_folder(identity),
+            "comparison.json",
+            {"reference": against.capture_id, "candidate": execution.capture_id},
+        )
+        return self.store.read_comparison(identity, execution.windows)

@@ -1,0 +1,110 @@
+"""What a campaign is asked to do, what it tells while it works, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol as Interface
+
+import pyarrow as pa
+
+from drift_runs.capture.execution import Execution
+from drift_runs.capture.group import DEFAULT_SPILL_BYTES
+from drift_runs.capture.process import WindowDone
+from drift_runs.errors import DriftError
+from drift_runs.machine import Machine
+from drift_runs.measure.determinism import DeterminismSummary
+from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.protocol.model import Arm
+from drift_runs.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a campaign is asked to do."""
+
+    loaded: LoadedProtocol
+    machine: Machine
+    store: Store
+    tracking_uri: str
+    follow_ups: tuple[Arm, ...] = ()
+    only: tuple[str, ...] = ()
+    """Names of candidates and follow-ups to take; empty means all."""
+    spill_bytes: int = DEFAULT_SPILL_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one execution."""
+
+    execution: Execution
+    figures: pa.Table | None
+    """Schema ``FIGURES``; None for the reference and for an arm that failed."""
+    determinism: DeterminismSummary | None
+    run_id: str
+    error: DriftError | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Where the time went, in seconds."""
+
+    engine_s: float = 0.0
+    """Inside the engines."""
+    own_s: float = 0.0
+    """Analysis and writing beside the engines."""
+    open_s: float = 0.0
+    """Opening engines."""
+    tokens: int = 0
+    positions: int = 0
+    peak_bytes: int = 0
+    """Largest resident size of an engine's process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A whole campaign."""
+
+    run_id: str
+    outcomes: tuple[Outcome, ...]
+    timing: Timing
+    already_complete: bool
+
+    @property
+    def failed(self) -> tuple[Outcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.error is not None)
+
+
+class Reporter(Interface):
+    """Who is told how it goes."""
+
+    def planned(self, executions: Sequence[Execution], tokens_left: int) -> None: ...
+
+    def opening(self, execution: Execution) -> None: ...
+
+    def window(self, done: WindowDone) -> None: ...
+
+    def outcome(self, outcome: Outcome) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Clock:
+    """Sums of what the events say."""
+
+    timing: dict[str, float] = field(default_factory=dict)
+
+    def add(self, **values: float) -> None:
+        for name, value in values.items():
+            self.timing[name] = self.timing.get(name, 0) + value
+
+    def peak(self, value: int) -> None:
+        self.timing["peak_bytes"] = max(self.timing.get("peak_bytes", 0), value)
+
+    def read(self) -> Timing:
+        values = {
+            name: int(v) if name in ("tokens", "positions", "peak_bytes") else v for name, v in self.timing.items()
+        }
+        return Timing(**values)

@@ -1,0 +1,419 @@
+"""Files of other tools as a campaign: stored, measured and logged like rows that were taken here.
+
+Everything is read and compared before anything is written, so that a file that cannot be trusted leaves no trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from drift_runs import __version__, schema
+from drift_runs.errors import ConfigError, NotComparable, SameRows
+from drift_runs.generate.figures import rollout_figures
+from drift_runs.generate.rollouts import compare_rollouts
+from drift_runs.importers import formats
+from drift_runs.importers.base import ImportedFile
+from drift_runs.importers.comparable import reasons_between
+from drift_runs.importers.panel import NOT_SAID, ImportedArm, PanelFacts, protocol_content, renamed
+from drift_runs.measure.comparability import key_of
+from drift_runs.measure.contexts import summarise_contexts
+from drift_runs.measure.determinism import DeterminismSummary
+from drift_runs.measure.resampler import Resampler
+from drift_runs.measure.results import Results
+from drift_runs.measure.topk import compare_topk
+from drift_runs.protocol.canonical import canonical_json, protocol_sha256
+from drift_runs.protocol.model import Protocol
+from drift_runs.store import PlannedCapture, Store, comparison_id, content_id, write_plan, write_table
+from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmFile:
+    """An arm and its file; a reference of figures that somebody else computed has none."""
+
+    arm: ImportedArm
+    path: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """What is to be imported."""
+
+    format: str
+    facts: PanelFacts
+    files: tuple[ArmFile, ...]
+    store: Store
+    tracking_uri: str
+    equal_is_right: bool = False
+    """Do not refuse a candidate that equals its reference everywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedOutcome:
+    """One arm as it was logged."""
+
+    name: str
+    kind: str
+    figures: pa.Table
+    determinism: DeterminismSummary | None
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportResult:
+    """A whole import."""
+
+    run_id: str
+    protocol: Protocol
+    outcomes: tuple[ImportedOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """An arm, read and compared, before anything is written."""
+
+    arm: ImportedArm
+    file: ImportedFile
+    capture: str
+    comparison: str
+    table: pa.Table
+    """Schema ``COMPARISON``, ``CONTEXTS`` or ``ROLLOUTS``."""
+
+
+def run_import(request: ImportRequest, note: Callable[[str], None]) -> ImportResult:
+    """Read, compare, store, measure and log every file.
+
+    Raises
+    ------
+    ImportFileError
+        a file that cannot be read or trusted.
+    NotComparable
+        two files that must not be set against each other.
+    SameRows
+        a candidate that equals its reference everywhere.
+    ConfigError
+        arms that do not fit together.
+    """
+    module = formats.load(request.format)
+    files = _read(request, module)
+    compared = [_compare(request, module, files, item, note) for item in request.files if _is_measured(request, item)]
+    shown = [file for file in files.values() if file is not None]
+    content = protocol_content(request.facts, [item.arm for item in request.files], shown)
+    protocol = Protocol.model_validate_json(canonical_json(content), strict=True)
+    return _Import(request, content, protocol, files, compared).log()
+
+
+def _is_measured(request: ImportRequest, item: ArmFile) -> bool:
+    return item.arm.role != "reference"
+
+
+def _read(request: ImportRequest, module: ModuleType) -> dict[str, ImportedFile | None]:
+    """Files by arm, in the order given; None for a reference without one."""
+    names = [item.arm.name for item in request.files]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two arms are named {name!r}", expected="a name for each arm")
+    references = [item for item in request.files if item.arm.role == "reference"]
+    if not references:
+        raise ConfigError("no reference is named", expected="--reference NAME=FILE")
+    if len(request.files) == len(references):
+        raise ConfigError("nothing to compare", expected="--candidate NAME=FILE or --floor KIND:NAME=FILE")
+    for item in request.files:
+        if item.arm.against and item.arm.against not in {found.arm.name for found in references}:
+            raise ConfigError(
+                f"{item.arm.against!r} is no reference",
+                where=f"--against {item.arm.name}",
+                expected="one of " + ", ".join(found.arm.name for found in references),
+            )
+    own_rows = module.KIND in ("rows", "rollouts")
+    files: dict[str, ImportedFile | None] = {}
+    for item in request.files:
+        if item.path is None and (own_rows or item.arm.role != "reference"):
+            raise ConfigError(f"arm {item.arm.name} has no file", expected=f"{item.arm.name}=FILE")
+        if item.path is not None and item.arm.role == "reference" and not own_rows:
+            raise ConfigError(
+                f"reference {item.arm.name} has a file",
+                where=f"format {request.format}",
+                expected="the name alone: such a file already holds figures against the reference",
+            )
+        files[item.arm.name] = None if item.path is None else module.read(item.path)
+    return files
+
+
+def _compare(
+    request: ImportRequest,
+    module: ModuleType,
+    files: Mapping[str, ImportedFile | None],
+    item: ArmFile,
+    note: Callable[[str], None],
+) -> _Compared:
+    arm, file = item.arm, files[item.arm.name]
+    assert file is not None
+    against = arm.against or next(found.arm.name for found in request.files if found.arm.role == "reference")
+    reference = files[against]
+    other = reference or next(found for found in files.values() if found is not None)
+    if reasons := reasons_between(other, file):
+        raise NotComparable(
+            f"{arm.name} cannot be set against {against if reference else 'the other files'}: {'; '.join(reasons)}",
+            where=str(file.path),
+            todo="import it under a name of its own",
+        )
+    note(f"{arm.name}: {file.table.num_rows:,} {_NOUNS[module.KIND]} of {file.path.name}")
+    table = file.table
+    if module.KIND == "rows":
+        assert reference is not None
+        if hasattr(module, "compare_files"):
+            table = module.compare_files(reference, file)
+        else:
+            table = compare_topk(reference.table, file.table)
+    if module.KIND in ("rows", "comparison"):
+        table = renamed(table)
+        if arm.role == "candidate" and not request.equal_is_right:
+            _refuse_no_difference(arm, table, file)
+    capture = _capture_id(file)
+    left = _capture_id(reference) if reference else content_id({"imported": "reference", "name": against})
+    return _Compared(arm=arm, file=file, capture=capture, comparison=comparison_id(left, capture), table=table)
+
+
+_NOUNS = {"rows": "rows", "comparison": "positions", "contexts": "contexts", "rollouts": "continuations"}
+
+
+def _capture_id(file: ImportedFile) -> str:
+    return content_id({"imported": file.format, "sha256": file.sha256})
+
+
+def _refuse_no_difference(arm: ImportedArm, table: pa.Table, file: ImportedFile) -> None:
+    same = table["row_identical"]
+    known = table.num_rows > 0 and same.null_count == 0
+    columns = [name for name in table.column_names if name.startswith(("kl_", "js_"))]
+    measured = [table[name] for name in columns if table[name].null_count < table.num_rows]
+    zero = bool(measured) and all(pc.max(pc.abs(column)).as_py() == 0 for column in measured)
+    if (known and pc.all(same).as_py()) or (zero and not known):
+        raise SameRows(
+            f"all {table.num_rows:,} rows are the reference's",
+            where=f"arm {arm.name}, {file.path}",
+            expected="other rows: a candidate differs from its reference",
+            todo="import it as a floor (--floor pass:NAME=FILE), or say --equal-is-right",
+        )
+
+
+class _Import:
+    """Writes what was compared: captures, comparisons, the plan, and the runs."""
+
+    def __init__(
+        self,
+        request: ImportRequest,
+        content: Mapping[str, Any],
+        protocol: Protocol,
+        files: Mapping[str, ImportedFile | None],
+        compared: Sequence[_Compared],
+    ) -> None:
+        self.request = request
+        self.content = content
+        self.protocol = protocol
+        self.digest = protocol_sha256(content)
+        self.files = files
+        self.compared = compared
+        self.kind = formats.load(request.format).KIND
+        self.key = content_id(sorted(item.comparison for item in compared))
+        self.results = Results(protocol)
+
+    def log(self) -> ImportResult:
+        from drift_runs.tracking.mlflow_store import Tracker
+
+        store = self.request.store
+        store.open(create=True)
+        with store.locked():
+            self.tracker = Tracker(self.request.tracking_uri)
+            found = self.tracker.find_campaign(self.protocol.name, self.digest, self.key)
+            again = found is not None and found.complete
+            run_id = found.run_id if again and found else self._start()
+            self._store()
+            self._write_plan(run_id)
+            # Floors first: what comes after them stands beside them.
+            ordered = sorted(self.compared, key=lambda item: item.arm.role != "floor")
+            outcomes = tuple(self._log_arm(run_id, item) for item in ordered)
+            if not again:
+                across = self.results.across()
+                self.tracker.log_across(
+                    run_id, pairs=across.pairs, agreement=across.agreement, proposals=across.proposals
+                )
+                self.tracker.complete(run_id)
+        return ImportResult(run_id=run_id, protocol=self.protocol, outcomes=outcomes)
+
+    def _start(self) -> str:
+        protocol = self.protocol
+        facts = CampaignFacts(
+            protocol_name=protocol.name,
+            protocol_version=protocol.version,
+            protocol_sha256=self.digest,
+            draft=True,
+            imported=True,
+            title=protocol.title,
+            question=protocol.question,
+            notes=protocol.notes,
+            outliers=tuple((outlier.window, outlier.reason) for outlier in protocol.outliers),
+            reference=protocol.reference.name,
+            reference_capture_id=self._capture_of(protocol.reference.name),
+            campaign_key=self.key,
+            tool_version=__version__,
+        )
+        text = canonical_json(self.content).decode()
+        return self.tracker.start_campaign(facts, protocol_text=text, protocol_json=text).run_id
+
+    def _capture_of(self, name: str) -> str:
+        file = self.files[name]
+        return _capture_id(file) if file else content_id({"imported": "reference", "name": name})
+
+    def _store(self) -> None:
+        """Rows and comparisons, a file a window; what is there already is the same by its name."""
+        store = self.request.store
+        for name, file in self.files.items():
+            if file is None:
+                continue
+            folder = store.capture_folder(_capture_id(file))
+            facts = {"imported": file.format, "sha256": file.sha256, "facts": dict(file.facts)}
+            store.write_identity(folder, "capture.json", facts)
+            if self.kind == "rows":
+                _write_windows(renamed(file.table), folder, schema.ROWS)
+            elif self.kind == "rollouts":
+                write_table(folder / "rollouts.parquet", file.table, schema.ROLLOUTS)
+            del name
+        for item in self.compared:
+            folder = store.comparison_folder(item.comparison)
+            reference = self._capture_of(self._against(item.arm))
+            store.write_identity(folder, "comparison.json", {"reference": reference, "candidate": item.capture})
+            if self.kind == "contexts":
+                write_table(folder / "contexts.parquet", item.table, schema.CONTEXTS)
+            elif self.kind != "rollouts":
+                _write_windows(item.table, folder, schema.COMPARISON)
+
+    def _against(self, arm: ImportedArm) -> str:
+        return arm.against or self.protocol.reference.name
+
+    def _write_plan(self, run_id: str) -> None:
+        windows = tuple(window.name for window in self.protocol.windows)
+        table = self.kind if self.kind in ("contexts", "rollouts") else "comparison"
+        entries = [
+            PlannedCapture(
+                name=arm.name, kind="reference", capture=self._capture_of(arm.name), comparison="", windows=()
+            )
+            for arm in self.protocol.arms
+            if arm.role == "reference"
+        ]
+        entries += [
+            PlannedCapture(
+                name=item.arm.name,
+                kind=item.arm.role,
+                capture=item.capture,
+                comparison=item.comparison,
+                windows=windows if table == "comparison" else (),
+                against=self._against(item.arm),
+                table=table,
+            )
+            for item in sorted(self.compared, key=lambda item: item.arm.role != "floor")
+        ]
+        write_plan(
+            self.request.store, self.digest, self.key, run_id=run_id, captures=entries, protocol=dict(self.content)
+        )
+
+    def _log_arm(self, run_id: str, item: _Compared) -> ImportedOutcome:
+        from drift_runs.tracking.mlflow_store import load_figures
+
+        arm = item.arm
+        started = self.tracker.start_comparison(run_id, self._comparison_facts(item))
+        place = {"arm": arm.name, "kind": arm.role, "against": self._against(arm)}
+        determinism = None
+        if self.kind in ("contexts", "rollouts"):
+            figures = self._figures_without_positions(item)
+            if not started.complete:
+                self.tracker.log_figures(started.run_id, figures, {})
+                self.tracker.complete(started.run_id)
+        elif started.complete:
+            figures = load_figures(self.tracker.uri, started.run_id)
+            self.results.keep(item.table, figures, **place)
+        else:
+            result = self.results.measure(item.table, **place)
+            figures, determinism = result.figures, result.agreement
+            store = self.request.store
+            rows = {
+                window.name: store.comparison_file(item.comparison, window.name)
+                for window in self.protocol.windows
+                if store.comparison_file(item.comparison, window.name).is_file()
+            }
+            self.tracker.log_figures(started.run_id, figures, rows, result.determinism, result.listed)
+            self.tracker.complete(started.run_id)
+        return ImportedOutcome(
+            name=arm.name, kind=arm.role, figures=figures, determinism=determinism, run_id=started.run_id
+        )
+
+    def _figures_without_positions(self, item: _Compared) -> pa.Table:
+        reference = self.files.get(self._against(item.arm))
+        return figures_without_positions(
+            item.table, self.protocol, arm=item.arm.name, reference=reference.table if reference else None
+        )
+
+    def _comparison_facts(self, item: _Compared) -> ComparisonFacts:
+        arm = item.arm
+        declared = next((found for found in self.protocol.arms if found.name == arm.name), self.protocol.reference)
+        file = item.file
+        against = self._against(arm)
+        key = key_of(
+            self.protocol,
+            protocol_sha256=self.digest,
+            reference_capture_id=self._capture_of(against),
+        ).as_tags()
+        beside = "" if arm.role == "floor" else ",".join(sorted(self.results.floors_of(against)))
+        return ComparisonFacts(
+            comparison_id=item.comparison,
+            arm=arm.name,
+            title=declared.title if arm.role != "floor" else file.path.name,
+            role=arm.role,
+            derivative=declared.derivative,
+            weights=declared.weights,
+            weights_observed=NOT_SAID,
+            kv=declared.kv,
+            hardware=declared.hardware or NOT_SAID,
+            engine=file.facts.get("engine", NOT_SAID),
+            settings=json.dumps(dict(sorted(file.facts.items())), ensure_ascii=False) if file.facts else "",
+            capture_id=item.capture,
+            weight_bytes=None,
+            weights_sha256="",
+            comparability={**key, "floors": beside},
+            reference="" if against == self.protocol.reference.name else against,
+            floor_kind=arm.floor_kind,
+            rows_expected="report" if arm.role == "floor" else "",
+        )
+
+
+def figures_without_positions(table: pa.Table, protocol: Protocol, *, arm: str, reference: pa.Table | None) -> pa.Table:
+    """Table ``FIGURES`` of means by context (schema ``CONTEXTS``) or of continuations (schema ``ROLLOUTS``)."""
+    resampler = Resampler.of(protocol)
+    if schema.version_of(table.schema) == schema.version_of(schema.CONTEXTS):
+        return summarise_contexts(table, arm=arm, resampler=resampler)
+    assert reference is not None
+    return rollout_figures(compare_rollouts(reference, table, resampler=resampler), arm=arm, resampler=resampler)
+
+
+def _write_windows(table: pa.Table, folder: Path, wanted: pa.Schema) -> None:
+    """One file a window, as captures are stored."""
+    names = table["window"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    order = np.lexsort((table["position"].to_numpy(), names))
+    names = names[order]
+    table = table.take(pa.array(order))
+    edges = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else []
+    for start, end in pairwise(edges):
+        path = folder / f"{names[start]}.parquet"
+        if not path.is_file():
+            part = table.slice(start, end - start).unify_dictionaries().combine_chunks()
+            write_table(path, part, wanted)

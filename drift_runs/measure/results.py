@@ -1,0 +1,132 @@
+"""Everything that a campaign's comparisons give, one after the other: for a run, an import, and a second measuring.
+
+Order matters: a floor stands beside what comes after it, further launches of an arm come before it. So whoever measures
+hands the comparisons over in the order of the campaign's plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from drift_runs.measure.agreement import agreement_table
+from drift_runs.measure.determinism import DeterminismSummary, determinism_table, summarise_determinism
+from drift_runs.measure.figures import figures_table
+from drift_runs.measure.launches import launch_figures
+from drift_runs.measure.listed import Texts, listed_rows
+from drift_runs.measure.outliers import proposals_table
+from drift_runs.measure.paired import pairs_table
+from drift_runs.measure.shards import LIMIT_POSITIONS, summarise_shards
+from drift_runs.measure.summary import summarise
+from drift_runs.protocol.model import Protocol
+from drift_runs.schema import PAIRS
+
+Kind = Literal["floor", "candidate", "follow-up", "launch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmResult:
+    """What one comparison gives."""
+
+    figures: pa.Table
+    """Schema ``FIGURES``."""
+    determinism: pa.Table
+    """Schema ``DETERMINISM``."""
+    listed: pa.Table
+    """Schema ``LISTED``."""
+
+    @property
+    def agreement(self) -> DeterminismSummary:
+        """Whether the two executions agree to the byte."""
+        return summarise_determinism(self.determinism)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Across:
+    """What the comparisons of a campaign say of each other."""
+
+    pairs: pa.Table
+    """Schema ``PAIRS``."""
+    agreement: pa.Table
+    """Schema ``AGREEMENT``."""
+    proposals: pa.Table
+    """Schema ``PROPOSALS``."""
+
+
+class Results:
+    """Measures comparisons in the order of a plan, and keeps what later ones stand beside."""
+
+    def __init__(self, protocol: Protocol, texts: Texts | None = None) -> None:
+        self.protocol = protocol
+        self.texts = texts
+        self._floors: dict[str, dict[str, pa.Table]] = {}
+        self._launches: dict[str, list[pa.Table]] = {}
+        self._comparisons: dict[str, pa.Table] = {}
+        self._figures: dict[str, pa.Table] = {}
+
+    def floors_of(self, reference: str) -> Mapping[str, pa.Table]:
+        """Comparisons of the floors of that arm so far, by name."""
+        return self._floors.get(reference, {})
+
+    def measure(self, comparison: pa.Table, *, arm: str, kind: Kind, against: str = "", of: str = "") -> ArmResult:
+        """Everything that one comparison gives.
+
+        Parameters
+        ----------
+        arm
+            name of the candidate, floor or launch.
+        against
+            name of what it is compared with; empty means the protocol's reference. Floors of another arm are shown
+            beside it as borrowed, without a verdict.
+        of
+            for a further launch, the arm that it repeats.
+        """
+        against = against or self.protocol.reference.name
+        whole = comparison.num_rows <= LIMIT_POSITIONS
+        beside = kind != "floor" and whole
+        own = self.floors_of(against) if beside else {}
+        others = {} if own or not beside else self._borrowed(against)
+        if whole:
+            figures = summarise(comparison, self.protocol, arm=arm, floors=own, borrowed=others)
+        else:
+            figures = summarise_shards([comparison], self.protocol, arm=arm)
+        if kind in ("candidate", "follow-up") and arm in self._launches:
+            launches = launch_figures([figures, *self._launches[arm]], arm=arm)
+            figures = pa.concat_tables([figures, figures_table(launches)])
+        result = ArmResult(
+            figures=figures,
+            determinism=determinism_table(comparison, arm=arm, against=against),
+            listed=listed_rows(comparison, self.protocol, arm=arm, texts=self.texts),
+        )
+        self.keep(comparison, figures, arm=arm, kind=kind, against=against, of=of)
+        return result
+
+    def keep(
+        self, comparison: pa.Table, figures: pa.Table, *, arm: str, kind: Kind, against: str = "", of: str = ""
+    ) -> None:
+        """Note a comparison that was measured before: later ones stand beside it all the same."""
+        against = against or self.protocol.reference.name
+        match kind:
+            case "floor":
+                self._floors.setdefault(against, {})[arm] = comparison
+            case "launch":
+                self._launches.setdefault(of, []).append(figures)
+            case _ if against == self.protocol.reference.name:
+                self._figures[arm] = figures
+                if comparison.num_rows <= LIMIT_POSITIONS:
+                    self._comparisons[arm] = comparison
+
+    def across(self) -> Across:
+        """The candidates and follow-ups of the protocol's reference against each other, and proposed outliers."""
+        return Across(
+            pairs=pairs_table(self._comparisons, self.protocol) if len(self._comparisons) > 1 else PAIRS.empty_table(),
+            agreement=agreement_table(self._figures),
+            proposals=proposals_table(self.floors_of(self.protocol.reference.name), self.protocol),
+        )
+
+    def _borrowed(self, against: str) -> dict[str, pa.Table]:
+        references = {arm.name for arm in self.protocol.arms if arm.role == "reference"} - {against}
+        return {name: table for arm in sorted(references) for name, table in self.floors_of(arm).items()}
