@@ -7,7 +7,7 @@ import math
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drift_runs.measure.agreement import agreement_table, kendall_tau, order_of
@@ -36,6 +36,7 @@ def test_known_values(x: list[float], y: list[float], tau: float | None):
     assert kendall_tau(x, y) == (tau if tau is None else pytest.approx(tau))
 
 
+@settings(deadline=None)
 @given(LISTS)
 def test_counts_every_pair(lists: tuple[list[float], list[float]]):
     x, y = lists
@@ -47,6 +48,7 @@ def test_counts_every_pair(lists: tuple[list[float], list[float]]):
     assert order.concordant + order.discordant + order.tied == len(pairs)
 
 
+@settings(deadline=None)
 @given(LISTS, st.randoms())
 def test_symmetric_and_blind_to_order_and_scale(lists: tuple[list[float], list[float]], random):
     x, y = lists

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drift_runs.measure.figures import Figure, figures_table
@@ -96,6 +96,7 @@ def test_of_every_choice_and_panel(fields: dict[str, str]):
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=6), st.randoms())
 def test_order_does_not_matter_and_the_mean_lies_inside(found: list[float], random):
     plain = values([launch(value) for value in found])

@@ -89,7 +89,7 @@ def test_many_clusters_are_drawn_in_slices_of_the_same_stream():
     assert sign_flip(differences, seed=6).p[0] == (1 + as_large) / (1 + DRAWS)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 80), st.integers(0, 80))
 def test_mcnemar_equals_the_binomial_in_whole_numbers(left_only: int, right_only: int):
     total = left_only + right_only

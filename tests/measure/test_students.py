@@ -41,7 +41,7 @@ def test_one_and_two_degrees_have_a_closed_form(probability: float):
     assert student_t_quantile(probability, 2) == pytest.approx(of_two, rel=1e-10)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(probability=st.floats(0.5, 0.9999), degrees=st.integers(1, 200))
 def test_there_and_back(probability: float, degrees: int):
     t = student_t_quantile(probability, degrees)
