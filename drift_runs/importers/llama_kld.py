@@ -144,8 +144,7 @@ def compare_files(reference: Path | ImportedFile, candidate: Path | ImportedFile
     check_comparable(left, right)
     parts = []
     for ours, theirs in zip(left.blocks(), right.blocks(), strict=True):
-        same = (ours.stored == theirs.stored).all(axis=1)
-        parts.append(compare_block(left, ours, theirs.logprobs, top_k, identical=same).comparison)
+        parts.append(compare_block(left, ours, theirs.logprobs, top_k, stored=theirs.stored).comparison)
     return joined(parts, COMPARISON)
 
 
@@ -155,11 +154,11 @@ def compare_block(
     candidate: NDArray[np.float32],
     top_k: int,
     *,
-    identical: NDArray[np.bool_] | None = None,
+    stored: NDArray[np.uint16] | None = None,
 ) -> BlockTables:
     """One block of a base file against as many rows of a candidate, float32[n, V] logits or log-probabilities.
 
-    ``identical``: bool[n], the stored rows are equal; None for a candidate that is no base file.
+    ``stored``: the candidate's rows as they lie in its file; None for a candidate that is no base file.
     """
     done = compare_and_summarise(
         block.logprobs,
@@ -171,13 +170,21 @@ def compare_block(
     )
     columns = done.comparison.arrays()
     # The reference's logits are not known: only differences of log-probabilities mean something.
-    difference = columns.pop("max_abs_dlogit")
-    if identical is not None:
-        columns["max_abs_dlogprob"] = difference
-        columns["row_identical"] = pa.array(identical)
-        columns["row_hash"] = pa.array([ROW_HASH] * len(identical))
+    del columns["max_abs_dlogit"]
+    if stored is not None:
+        columns["max_abs_dlogprob"] = largest_difference(block, candidate, stored)
+        columns["row_identical"] = pa.array((block.stored == stored).all(axis=1))
+        columns["row_hash"] = pa.array([ROW_HASH] * len(stored))
     named = (file.window(block.chunk), block.positions, block.tokens)
     return BlockTables(window_table(*named, columns, COMPARISON), window_table(*named, done.rows.arrays(), ROWS))
+
+
+def largest_difference(block: KldBlock, candidate: NDArray[np.float32], stored: NDArray[np.uint16]) -> pa.Array:
+    """Largest |difference| of log-probabilities that both files know: an entry at a floor is not known."""
+    entries = slice(4, 4 + candidate.shape[1])
+    known = (block.stored[:, entries] > 0) & (stored[:, entries] > 0)
+    largest = np.max(np.abs(block.logprobs - candidate), axis=1, where=known, initial=0)
+    return pa.array(largest, type=pa.float32(), mask=~np.isfinite(block.mass) | ~np.isfinite(candidate).all(axis=1))
 
 
 def check_comparable(reference: KldFile, candidate: KldFile) -> None:

@@ -143,6 +143,16 @@ def test_known_divergence_of_two_files(tmp_path: Path):
     assert row["reference_nll_nats"] == pytest.approx(-math.log(0.125 / total), abs=STEP_NATS)
 
 
+def test_an_entry_at_the_floor_of_one_side_is_no_known_difference(tmp_path: Path):
+    logits = np.array([[[3.0, 2.0, 1.0, -30.0]]])
+    other = np.array([[[3.0, 2.0, -30.0, 1.0]]])
+    tokens = np.array([[0, 1, 2]])
+    left, right = write_kld(tmp_path / "a.kld", logits, tokens), write_kld(tmp_path / "b.kld", other, tokens)
+    (row,) = llama_kld.compare_files(left, right, top_k=2).to_pylist()
+    assert row["max_abs_dlogprob"] < STEP_NATS and not row["row_identical"]
+    assert row["kl_full_nats"] > 0.5
+
+
 def test_mass_error_is_that_of_the_floor(tmp_path: Path):
     size = 1000
     logits = np.full((1, 1, size), -40.0)
@@ -184,6 +194,7 @@ def test_a_row_that_is_not_finite_is_counted_and_left_out(tmp_path: Path):
     assert any("1 rows are not finite" in note for note in read.notes)
     compared = llama_kld.compare_files(path, path, top_k=2)
     assert compared["kl_full_nats"].to_pylist()[0] is None and compared["flip"].to_pylist()[0] is None
+    assert compared["max_abs_dlogprob"].to_pylist() == [None, 0]
 
 
 ROW = 2 * (4 + 32)
