@@ -31,10 +31,10 @@ def compare_topk(reference: pa.Table, candidate: pa.Table, *, top_k: int | None 
 
     What a row does not say is null. ``kl_topk_tail_nats`` needs the candidate's log-probability of every token of the
     reference's list, from its own list, its wanted ids or the actual token; P and Q of the other side's best token and
-    the negative log-likelihoods are looked up in the same way. ``kl_full_nats``, ``js_full_nats`` and
-    ``max_abs_dlogit`` need full rows and are null; entropies over the dictionary are those that the rows hold. A row
-    with NaN or infinity among its entries, or without entries, is null and flagged. Ties for the best place are those
-    of the lists. ``row_identical``: what two hashes ``row.top@K`` would say.
+    the negative log-likelihoods are looked up in the same way. A flip of one entry has no ``swap``. ``kl_full_nats``,
+    ``js_full_nats`` and ``max_abs_dlogit`` need full rows; entropies over the dictionary are those that the rows hold.
+    A row with NaN or infinity among its entries, or without entries, is null and flagged. Ties for the best place are
+    those of the lists. ``row_identical``: what two hashes ``row.top@K`` would say.
 
     Parameters
     ----------
@@ -57,7 +57,10 @@ def compare_topk(reference: pa.Table, candidate: pa.Table, *, top_k: int | None 
     for start in range(0, len(left), _SLICE_ROWS):
         at = slice(start, start + _SLICE_ROWS)
         parts.append(_compared(left.take(at), right.take(at), k))
-    arrays = join_positions([part.columns for part in parts]).arrays() | {
+    joined = join_positions([part.columns for part in parts])
+    unknown = np.concatenate([np.zeros(0, dtype=bool), *(part.swap_unknown for part in parts)])
+    arrays = joined.arrays() | {
+        "swap": pa.array(joined.swap, type=pa.bool_(), mask=~joined.valid | unknown),
         "window": pa.array(left.window, type=pa.string()).dictionary_encode(),
         "position": pa.array(left.position, type=pa.int32()),
         "role": pa.array(left.role, type=pa.string()).dictionary_encode(),
@@ -134,6 +137,8 @@ def _place(rows: TopLists, row: int) -> str:
 
 class _Slice(NamedTuple):
     columns: PositionColumns
+    swap_unknown: NDArray[np.bool_]
+    """A flip, and one side has no second entry."""
     identical: list[bool | None]
 
 
@@ -172,9 +177,8 @@ def _compared(reference: TopLists, candidate: TopLists, top_k: int) -> _Slice:
     own_best = own_present & (candidate.logprobs == candidate.logprobs[:, :1])
     both_best = best & shared & np.take_along_axis(own_best, np.maximum(place, 0), axis=1)
     flip = valid & (reference.ids[:, 0] != candidate.ids[:, 0])
-    swap = np.zeros(count, dtype=bool)
-    if min(reference.ids.shape[1], candidate.ids.shape[1]) > 1:
-        swap = flip & (reference.ids[:, 1] == candidate.ids[:, 0]) & (candidate.ids[:, 1] == reference.ids[:, 0])
+    second, own_second = _second(reference), _second(candidate)
+    swap = flip & (second == candidate.ids[:, 0]) & (own_second == reference.ids[:, 0])
 
     flags = (reference.flags | candidate.flags) & _CARRIED
     flags[(present.sum(axis=1) < top_k) | (own_present.sum(axis=1) < top_k)] |= RowFlag.SHORT
@@ -234,7 +238,11 @@ def _compared(reference: TopLists, candidate: TopLists, top_k: int) -> _Slice:
         flags=flags,
     )
     same = _same_entries(reference, candidate, top_k)
-    return _Slice(columns, [bool(equal) if known else None for equal, known in zip(same, valid, strict=True)])
+    return _Slice(
+        columns,
+        flip & ((second < 0) | (own_second < 0)),
+        [bool(equal) if known else None for equal, known in zip(same, valid, strict=True)],
+    )
 
 
 def _masses(
@@ -282,6 +290,11 @@ def _sum(logprobs: Floats, kept: NDArray[np.bool_]) -> Floats:
 
 def _p1(rows: TopLists) -> Floats:
     return _of_usable(rows, np.where(np.isnan(rows.p1), np.exp(rows.logprobs[:, 0]), rows.p1))
+
+
+def _second(rows: TopLists) -> NDArray[np.int32]:
+    """The second-best token: int32[n]; -1 where the list ends before it."""
+    return rows.ids[:, 1] if rows.ids.shape[1] > 1 else np.full(len(rows), -1, dtype=np.int32)
 
 
 def _margin(rows: TopLists) -> Floats:

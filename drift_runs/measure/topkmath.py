@@ -79,7 +79,7 @@ def log_sum(values: Floats, kept: NDArray[np.bool_]) -> Floats:
         return np.full(len(inside), -np.inf)
     top = inside.max(axis=1)
     shift = np.where(np.isneginf(top), 0.0, top)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         return shift + np.log(np.exp(inside - shift[:, None]).sum(axis=1))
 
 
