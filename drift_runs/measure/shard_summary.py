@@ -15,33 +15,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drift_runs.errors import NotComparable
-from drift_runs.measure.flips import BANDS, band_index
 from drift_runs.measure.histograms import BINS, Counts, Floats, bin_index
 from drift_runs.measure.intervals import cluster_of
 from drift_runs.measure.positions import Positions, positions_of
-from drift_runs.measure.specs import BY_BASE, DIVERGENCES
+from drift_runs.measure.ratios import CORE, HEADLINE, RatioColumn, Ratios, columns_of
+from drift_runs.measure.specs import base_of
 from drift_runs.protocol.model import Protocol
-from drift_runs.schema import RowFlag
+from drift_runs.schema import COMPARISON, RowFlag
 
 ROWS_AT_ONCE = 65_536
-"""Rows of a table that become arrays together: about 40 MB, however large the table is."""
+"""Rows of a table that become arrays together: about 60 MB, however large the table is."""
 
-RATIOS: tuple[tuple[str, str], ...] = (
-    *((item.base, "mean") for item in DIVERGENCES),
-    ("flip", "rate"),
-    ("flip.strict", "rate"),
-    ("flip.text", "rate"),
-    ("swap", "rate"),
-    ("strong_overturn", "rate"),
-    ("dnll", "mean"),
-    ("nll.reference", "mean"),
-    ("nll.candidate", "mean"),
-    ("dp", "mean"),
-    ("entropy.full.reference", "mean"),
-    ("entropy.full.candidate", "mean"),
-)
-"""(spec without K, statistic) of every ratio of sums that is kept, in the order of the columns."""
-AT: dict[str, int] = {spec: at for at, (spec, _) in enumerate(RATIOS)}
+_SET_BY = {
+    "support_collapse": ("kl.topk-shared", "shared_support"),
+    "tail_floored": ("kl.topk-tail", "kl.topk-lower"),
+}
+"""Counts of flags, and what must have been measured for the flag to be set at all."""
 
 
 class Stratum(NamedTuple):
@@ -61,9 +50,11 @@ class Place(NamedTuple):
 
 
 class ShardSummary:
-    """What is kept of the positions that were fed. Arrays go by window in the protocol's order, columns by ``RATIOS``.
+    """What is kept of the positions that were fed. Arrays go by window in the protocol's order.
 
-    A position that is fed twice counts twice; a window that gets more rows than the protocol scores is refused.
+    Columns of ratios are those of :mod:`ratios`, whether or not a table has them: what is kept then does not depend on
+    how the rows came. A position that is fed twice counts twice; a window that gets more rows than the protocol scores
+    is refused.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -91,11 +82,12 @@ class ShardSummary:
         self.cell_cluster = np.array([cluster for cluster, _ in known], dtype=np.intp)
         self.cell_stratum = np.array([stratum for _, stratum in known], dtype=np.intp)
 
-        count, figures = len(self.windows), len(RATIOS)
+        self._columns: dict[int | None, tuple[RatioColumn, ...]] = {}
+        count, figures = len(self.windows), len(self._columns_of(None))
         self.rows = np.zeros(count, dtype=np.int64)
         self.infinite = np.zeros(count, dtype=np.int64)
         self.used = np.zeros((count, figures), dtype=np.int64)
-        self.missing = np.zeros((count, figures), dtype=np.int64)
+        self.known = np.zeros((count, figures), dtype=np.int64)
         self._sums = np.zeros((count, figures))
         self._lost = np.zeros((count, figures))
         self.smallest = np.full(count, np.inf)
@@ -107,20 +99,46 @@ class ShardSummary:
         """Sum of the values of each bin of each stratum."""
 
     @property
-    def headline(self) -> int:
-        """Column of the divergence that the protocol names."""
-        return AT[self.protocol.capture.divergence]
+    def columns(self) -> tuple[RatioColumn, ...]:
+        """The ratios, the core first; their specs have the K of the rows, or the protocol's when no row had one."""
+        return self._columns_of(self.top_k)
+
+    @property
+    def emitted(self) -> tuple[int, ...]:
+        """Places of the columns that give figures: see :func:`ratios.emitted`, here for all rows together."""
+        known = self.known.any(axis=0)
+        by_base = {base_of(column.spec): bool(known[at]) for at, column in enumerate(self.columns) if column.statistic}
+        over_dictionary = by_base["entropy.full.reference"] or by_base["entropy.full.candidate"]
+        made_here = self.protocol.capture.full_vocabulary == "yes"
+        places = []
+        for at, column in enumerate(self.columns):
+            base = base_of(column.spec)
+            if base in _SET_BY:
+                shown = any(by_base.get(name, False) for name in _SET_BY[base])
+            elif base in ("entropy.topk", "dentropy.topk"):
+                shown = bool(known[at]) and not over_dictionary
+            else:
+                shown = bool(known[at]) or at == HEADLINE or (made_here and at < CORE)
+            if shown:
+                places.append(at)
+        return tuple(places)
 
     @property
     def sums(self) -> Floats:
-        """Numerators by window: float64[windows, ratios]. What adding up in turns would lose is carried beside it."""
+        """Numerators by window: float64[windows, columns]. What adding up in turns would lose is carried beside it."""
         return self._sums + self._lost
 
-    def spec(self, base: str) -> str:
-        """Spec id of a ratio; K is that of the rows, or of the protocol when no row had one."""
-        if base not in BY_BASE:
-            return base
-        return BY_BASE[base].spec(self.top_k if self.top_k is not None else self.protocol.capture.top_k)
+    def _columns_of(self, top_k: int | None) -> tuple[RatioColumn, ...]:
+        """Every column that rows of that K can have, in one order whatever K is."""
+        if top_k not in self._columns:
+            of_all, of_entries = (
+                columns_of(_one_position(top_k or self.protocol.capture.top_k, **missing), self.protocol)
+                for missing in ({}, {"reference_entropy_nats": None, "candidate_entropy_nats": None})
+            )
+            known = {(column.spec, column.statistic, column.count) for column in of_all}
+            more = [item for item in of_entries if (item.spec, item.statistic, item.count) not in known]
+            self._columns[top_k] = (*of_all, *more)
+        return self._columns[top_k]
 
     def feed(self, table: pa.Table) -> None:
         """Count the rows of a table of schema ``COMPARISON``: a window, a part of one, or several.
@@ -131,12 +149,12 @@ class ShardSummary:
         for first in range(0, table.num_rows, ROWS_AT_ONCE):
             positions = positions_of(table.slice(first, ROWS_AT_ONCE))
             self._set_k(positions.top_k)
-            numerators, weights, missing = _ratios(positions, self.protocol)
+            ratios = Ratios.of(positions, self.protocol, self._columns_of(positions.top_k))
             edges = np.flatnonzero(np.diff(positions.window, prepend=-1, append=len(positions.windows)))
             for start, stop in pairwise(edges):
                 rows = slice(int(start), int(stop))
                 window = self._window(positions.windows[positions.window[start]])
-                self._count(window, positions, rows, numerators[:, rows], weights[:, rows], missing[:, rows])
+                self._count(window, positions, rows, ratios)
 
     def merge(self, other: ShardSummary) -> None:
         """Count what ``other`` counted; it must be of the same protocol and K, and of other rows."""
@@ -148,7 +166,7 @@ class ShardSummary:
             self._too_many(int(window))
         self.infinite += other.infinite
         self.used += other.used
-        self.missing += other.missing
+        self.known += other.known
         self._add(slice(None), other._sums)
         self._add(slice(None), other._lost)
         self.smallest = np.minimum(self.smallest, other.smallest)
@@ -184,25 +202,17 @@ class ShardSummary:
             todo="count each window once",
         )
 
-    def _count(
-        self,
-        window: int,
-        positions: Positions,
-        rows: slice,
-        numerators: Floats,
-        weights: NDArray[np.bool_],
-        missing: NDArray[np.bool_],
-    ) -> None:
-        """Count the rows of one window: arrays are [ratios, rows]."""
+    def _count(self, window: int, positions: Positions, rows: slice, ratios: Ratios) -> None:
+        """Count the rows of one window."""
         self.rows[window] += rows.stop - rows.start
         if self.rows[window] > self._scored[window]:
             self._too_many(window)
         self.infinite[window] += int(((positions.flags[rows] & RowFlag.INFINITE_KL) > 0).sum())
-        self.used[window] += weights.sum(axis=1)
-        self.missing[window] += missing.sum(axis=1)
-        self._add(window, numerators.sum(axis=1))
-        finite = weights[self.headline]
-        values = numerators[self.headline][finite]
+        self.used[window] += ratios.weights[:, rows].sum(axis=1)
+        self.known[window] += (~ratios.missing[:, rows]).sum(axis=1)
+        self._add(window, ratios.values[:, rows].sum(axis=1))
+        finite = ratios.weights[HEADLINE, rows]
+        values = ratios.values[HEADLINE, rows][finite]
         if len(values) == 0:
             return
         at = positions.position[rows][finite]
@@ -226,24 +236,14 @@ class ShardSummary:
         self._sums[windows] = after
 
 
-def _ratios(positions: Positions, protocol: Protocol) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Numerators, what counts in the denominator, and what is missing: [ratios, n] each."""
-    columns = [
-        *(getattr(positions, item.column) for item in DIVERGENCES),
-        positions.flip,
-        positions.flip_strict,
-        positions.flip_text,
-        positions.swap,
-        positions.flip,
-        positions.dnll_nats,
-        positions.reference_nll_nats,
-        positions.candidate_nll_nats,
-        positions.dp,
-        positions.reference_entropy_nats,
-        positions.candidate_entropy_nats,
-    ]
-    values = np.stack(columns)
-    missing = ~np.isfinite(values)
-    weights = ~missing
-    weights[AT["strong_overturn"]] &= band_index(positions.reference_p1, protocol.bands) == BANDS.index("strong")
-    return np.where(weights, values, 0.0), weights, missing
+def _one_position(top_k: int, **missing: None) -> Positions:
+    """A position that has every field but the missing ones: it has every column that rows can have."""
+    columns = {}
+    for field in COMPARISON:
+        value: object = 1
+        if pa.types.is_dictionary(field.type):
+            value = "prompt"
+        elif field.name == "top_k":
+            value = top_k
+        columns[field.name] = pa.array([missing.get(field.name, value)]).cast(field.type)
+    return positions_of(pa.table(columns, schema=COMPARISON))

@@ -28,7 +28,7 @@ from drift_runs.measure.histograms import (
     resampled_ends,
     top_sum_ends,
 )
-from drift_runs.measure.intervals import Resampler, ratio_replicates, small_cluster_note
+from drift_runs.measure.intervals import intervals_of_sums, small_cluster_note
 from drift_runs.measure.outliers import ONLY, WITH, choices
 from drift_runs.measure.quantiles import (
     FIRM,
@@ -39,8 +39,10 @@ from drift_runs.measure.quantiles import (
     guard_state,
     values_beyond,
 )
-from drift_runs.measure.shard_summary import AT, RATIOS, ShardSummary
-from drift_runs.measure.specs import BY_BASE
+from drift_runs.measure.ratios import HEADLINE
+from drift_runs.measure.resampler import Resampler, plural
+from drift_runs.measure.selected import Interval, whole_interval
+from drift_runs.measure.shard_summary import ShardSummary
 from drift_runs.protocol.model import Protocol
 
 LIMIT_POSITIONS = 2_000_000
@@ -100,10 +102,11 @@ class _Shards:
         self.arm = arm
         self.resampler = Resampler.of(summary.protocol)
         self.sums = summary.sums
-        self.headline = summary.headline
-        self.spec = summary.spec(RATIOS[self.headline][0])
-        shown = {self.headline, *(AT[spec] for spec, _ in RATIOS if spec not in BY_BASE)}
-        self.columns = [at for at in range(len(RATIOS)) if at in shown or summary.used[:, at].any()]
+        self.columns = summary.columns
+        self.emitted = summary.emitted
+        self.spec = self.columns[HEADLINE].spec
+        unmeasured = summary.rows.any() and not summary.known[:, HEADLINE].any()
+        self.absence = f"not measured: no row has {self.spec}" if unmeasured else ""
 
     def figures(self) -> Iterator[Figure]:
         for choice in choices(self.summary.protocol):
@@ -153,58 +156,55 @@ class _Shards:
         yield self._largest(common, scope.windows)
         yield self._tail_share(common, scope)
         yield self._window_mean(common, scope, spread)
-        used, missing = self._count(scope.windows, self.headline)
+        yield from self._windows_above(common, scope.windows)
+        used, missing = self._count(scope.windows, HEADLINE)
         infinite = int(self.summary.infinite[scope.windows].sum())
         for statistic, value in (("excluded", missing), ("infinite", infinite)):
             yield Figure(**common, spec=self.spec, statistic=statistic, value=float(value), n=used + missing)
 
     def _count(self, windows: Windows, column: int) -> tuple[int, int]:
         """(used, missing) of a ratio."""
-        return int(self.summary.used[windows, column].sum()), int(self.summary.missing[windows, column].sum())
+        summary = self.summary
+        missing = int(summary.rows[windows].sum()) - int(summary.known[windows, column].sum())
+        return int(summary.used[windows, column].sum()), missing
 
     def _sum(self, windows: Windows, column: int) -> float:
         return math.fsum(self.sums[windows, column])
 
     def _ratios(self, common: Mapping[str, Any], scope: _Scope, spread: _Spread) -> Iterator[Figure]:
-        tops = _by_cluster(self.sums[scope.windows][:, self.columns], spread)
-        bottoms = _by_cluster(self.summary.used[scope.windows][:, self.columns].astype(np.float64), spread)
-        ends = self._ratio_ends(tops, bottoms)
-        for place, column in enumerate(self.columns):
-            base, statistic = RATIOS[column]
-            used, missing = self._count(scope.windows, column)
-            total = self._sum(scope.windows, column)
-            low, high = (_known(end[place]) for end in ends)
-            shared = {"spec": self.summary.spec(base), "n": used, "excluded": missing}
-            yield Figure(
-                **common,
-                **shared,
-                statistic=statistic,
-                value=total / used if used else None,
-                state=FIRM if used else WITHHELD,
-                reason=spread.note if used else self._nothing(base, scope.windows),
-                low=low,
-                high=high,
-                interval=self._label(spread) if low is not None else "",
-            )
-            if base in ("flip", "strong_overturn"):
-                yield Figure(**common, **shared, statistic="count", value=total)
-
-    def _nothing(self, base: str, windows: Windows) -> str:
-        flips, _ = self._count(windows, AT["flip"])
-        return "no strong positions" if base == "strong_overturn" and flips else "no positions"
-
-    def _ratio_ends(self, tops: Floats, bottoms: Floats) -> Ends:
-        """Percentile intervals of sums over clusters, float64[clusters, m] each; NaN under two clusters."""
-        if len(tops) < 2:
-            nothing = np.full(tops.shape[1], np.nan)
-            return Ends(nothing, nothing)
-        return Ends(*self.resampler.percentile(ratio_replicates(tops, bottoms, self.resampler)))
+        at = list(self.emitted)
+        tops = _by_cluster(self.sums[scope.windows][:, at], spread)
+        bottoms = _by_cluster(self.summary.used[scope.windows][:, at].astype(np.float64), spread)
+        found = intervals_of_sums(tops, bottoms, self.resampler)
+        rows = int(self.summary.rows[scope.windows].sum())
+        for place, column_at in enumerate(at):
+            column = self.columns[column_at]
+            used, missing = self._count(scope.windows, column_at)
+            total = self._sum(scope.windows, column_at)
+            shared = {"spec": column.spec, "n": used, "excluded": missing}
+            if column.statistic:
+                interval = whole_interval(found, place)
+                absence = self.absence if column_at == HEADLINE else ""
+                yield Figure(
+                    **common,
+                    **shared,
+                    statistic=column.statistic,
+                    value=total / used if used else None,
+                    state=FIRM if used else WITHHELD,
+                    reason=spread.note
+                    if used
+                    else absence or (column.empty if column.empty and rows > missing else "no positions"),
+                    **interval._asdict(),
+                    interval=self._label(spread) if interval.low is not None else "",
+                )
+            if column.count:
+                yield Figure(**common, **shared, statistic=column.count, value=total)
 
     def _label(self, spread: _Spread) -> str:
         return self.resampler.cluster_label(len(spread.clusters), self.summary.protocol.intervals.cluster)
 
     def _quantiles(self, common: Mapping[str, Any], scope: _Scope, spread: _Spread) -> Iterator[Figure]:
-        n, missing = self._count(scope.windows, self.headline)
+        n, missing = self._count(scope.windows, HEADLINE)
         ends = self._bin_ends(scope.windows)
         by_cluster = self._histograms(scope, spread)
         levels = np.array(list(QUANTILES.values()))
@@ -214,7 +214,7 @@ class _Shards:
             shared = {"spec": self.spec, "statistic": name, "n": n, "excluded": missing, "state": state}
             shared["beyond"] = values_beyond(n, level)
             if state == WITHHELD:
-                yield Figure(**common, **shared, value=None, reason=reason)
+                yield Figure(**common, **shared, value=None, reason=self.absence or reason)
                 continue
             found = quantile_ends(by_cluster.sum(axis=0, keepdims=True), level, ends)
             least, most = float(found.low[0]), float(found.high[0])
@@ -259,9 +259,9 @@ class _Shards:
         return Ends(self.resampler.percentile(found.low).low, self.resampler.percentile(found.high).high)
 
     def _largest(self, common: Mapping[str, Any], windows: Windows) -> Figure:
-        n, missing = self._count(windows, self.headline)
+        n, missing = self._count(windows, HEADLINE)
         place = self.summary.largest_in(windows)
-        reason = "no positions"
+        reason = self.absence or "no positions"
         if place is not None:
             reason = f"window {place.window}, position {place.position}; a maximum grows with n and has no interval"
         return Figure(
@@ -277,12 +277,12 @@ class _Shards:
         )
 
     def _tail_share(self, common: Mapping[str, Any], scope: _Scope) -> Figure:
-        n, missing = self._count(scope.windows, self.headline)
+        n, missing = self._count(scope.windows, HEADLINE)
         shared = {"spec": self.spec, "statistic": "tail_share", "n": n, "excluded": missing}
         if n < TAIL_LEAST_POSITIONS:
-            reason = f"{n} positions, {TAIL_LEAST_POSITIONS} needed"
+            reason = self.absence or f"{n} positions, {TAIL_LEAST_POSITIONS} needed"
             return Figure(**common, **shared, value=None, state=WITHHELD, reason=reason)
-        total = self._sum(scope.windows, self.headline)
+        total = self._sum(scope.windows, HEADLINE)
         if not total > 0:
             return Figure(**common, **shared, value=None, state=WITHHELD, reason="the total is not positive")
         counts = self.summary.counts[scope.strata[self.summary.cell_stratum]].sum(axis=0)
@@ -301,26 +301,47 @@ class _Shards:
 
     def _window_mean(self, common: Mapping[str, Any], scope: _Scope, spread: _Spread) -> Figure:
         """Mean of window means: every window weighs the same, however long it is."""
-        n, missing = self._count(scope.windows, self.headline)
+        n, missing = self._count(scope.windows, HEADLINE)
         shared = {"spec": self.spec, "statistic": "window_mean", "n": n, "excluded": missing}
-        used = self.summary.used[scope.windows, self.headline]
+        used = self.summary.used[scope.windows, HEADLINE]
         some = np.flatnonzero(used)
         if len(some) == 0:
-            return Figure(**common, **shared, value=None, state=WITHHELD, reason="no positions")
-        means = self.sums[scope.windows[some], self.headline] / used[some]
+            return Figure(**common, **shared, value=None, state=WITHHELD, reason=self.absence or "no positions")
+        means = self.sums[scope.windows[some], HEADLINE] / used[some]
         clusters, at = np.unique(spread.at[some], return_inverse=True)
         inside = _Spread(clusters, at, spread.note)
-        ends = self._ratio_ends(_by_cluster(means[:, None], inside), _by_cluster(np.ones((len(means), 1)), inside))
-        low, high = (_known(end[0]) for end in ends)
+        interval = Interval()
+        if len(clusters) > 1:
+            tops, bottoms = (_by_cluster(terms[:, None], inside) for terms in (means, np.ones(len(means))))
+            interval = whole_interval(intervals_of_sums(tops, bottoms, self.resampler), 0)
         return Figure(
             **common,
             **shared,
             value=math.fsum(means) / len(means),
             reason=spread.note,
-            low=low,
-            high=high,
-            interval=self._label(inside) if low is not None else "",
+            **interval._asdict(),
+            interval=self._label(inside) if interval.low is not None else "",
         )
+
+    def _windows_above(self, common: Mapping[str, Any], windows: Windows) -> Iterator[Figure]:
+        """In how many windows the candidate's mean lies above the reference's; ``n`` counts windows here."""
+        at = {self.columns[place].spec: place for place in self.emitted}
+        for spec in dict.fromkeys(name.removesuffix(".reference") for name in at if name.endswith(".reference")):
+            sides = [at.get(f"{spec}.{side}") for side in ("reference", "candidate")]
+            if None in sides or not spec.startswith(("nll", "entropy")):
+                continue
+            used = self.summary.used[np.ix_(windows, sides)]
+            both = windows[(used > 0).all(axis=1)]
+            means = self.sums[np.ix_(both, sides)] / self.summary.used[np.ix_(both, sides)]
+            yield Figure(
+                **common,
+                spec=spec,
+                statistic="windows_above",
+                value=float((means[:, 1] > means[:, 0]).sum()) if len(both) else None,
+                n=len(both),
+                state=FIRM if len(both) else WITHHELD,
+                reason=f"of {plural(len(both), 'window')}" if len(both) else "no positions",
+            )
 
     def _window(self, window: int, choice: str) -> Iterator[Figure]:
         """Mean, largest value and flip rate of one window."""
@@ -332,18 +353,21 @@ class _Shards:
             "outliers": choice,
             "clusters": 1,
         }
-        for column in (self.headline, AT["flip"]):
-            base, statistic = RATIOS[column]
-            used, missing = self._count(windows, column)
+        for at in self.emitted:
+            column = self.columns[at]
+            if at != HEADLINE and (column.spec, column.statistic) != ("flip", "rate"):
+                continue
+            used, missing = self._count(windows, at)
+            absence = self.absence if at == HEADLINE else ""
             yield Figure(
                 **common,
-                spec=self.summary.spec(base),
-                statistic=statistic,
-                value=self._sum(windows, column) / used if used else None,
+                spec=column.spec,
+                statistic=column.statistic,
+                value=self._sum(windows, at) / used if used else None,
                 n=used,
                 excluded=missing,
                 state=FIRM if used else WITHHELD,
-                reason=NO_TEXT_INTERVAL if used else "no positions",
+                reason=NO_TEXT_INTERVAL if used else absence or "no positions",
             )
         yield self._largest(common, windows)
 
