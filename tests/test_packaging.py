@@ -119,6 +119,15 @@ def test_the_wheel_runs_outside_the_tree(alone: Path, tmp_path: Path) -> None:
     assert "smollm2-quick" in checked.stdout
 
 
+def test_the_wheel_finds_the_published_tables(alone: Path, tmp_path: Path) -> None:
+    names = "import drift_runs.protocol.published as p; print(*(source.name for source in p.load_published()))"
+    outcome = subprocess.run([alone, "-P", "-c", names], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert outcome.stdout.split() == sorted(path.stem for path in (ROOT / "protocols" / "published").glob("*.toml"))
+
+    refused = drift(alone, "check", "level1techs-qwen3", cwd=tmp_path)
+    assert refused.returncode == 2 and "no such protocol" in refused.stderr
+
+
 @pytest.mark.parametrize("lock", LOCKS)
 def test_every_pin_has_hashes_and_no_address(lock: str) -> None:
     text = (ROOT / lock).read_text(encoding="utf-8")

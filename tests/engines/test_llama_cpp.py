@@ -201,3 +201,9 @@ class TestDemoModel:
             decode = rows(engine, [*ids, 0])
         assert np.abs(decode - prefill).max() < 2.0
         assert (decode.argmax(axis=1) == prefill.argmax(axis=1)).mean() > 0.8
+
+
+@pytest.mark.parametrize(("add_bos", "expected"), [(False, None), (True, 0)])
+def test_the_token_that_a_vocabulary_puts_in_front(tmp_path: Path, add_bos: bool, expected: int | None) -> None:
+    with LlamaCpp(write_tiny_model(tmp_path / "tiny.gguf", add_bos=add_bos), settings()) as engine:
+        assert engine.automatic_bos == expected
