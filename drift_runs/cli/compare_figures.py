@@ -75,8 +75,8 @@ def of_contexts(a: list[Json], b: list[Json], differences: tuple[ContextDifferen
     for item in differences:
         is_flip = item.statistic == "rate"
         figures[item.spec] = {
-            "a": _context_figures(a, item.spec, item.statistic),
-            "b": _context_figures(b, item.spec, item.statistic),
+            "a": {**_context_figures(a, item.spec, item.statistic), "contexts": item.contexts + item.excluded},
+            "b": {**_context_figures(b, item.spec, item.statistic), "contexts": item.contexts + item.excluded},
             "rate_difference" if is_flip else "mean_difference": item.difference,
             "ci95": _pair(item.low, item.high),
             "bca95": _pair(item.bca_low, item.bca_high),
@@ -181,29 +181,38 @@ def _rate(found: RateFigures) -> Json:
 
 def _ends(ends: Ends) -> Json:
     values: Json = {
-        "ci95": _pair(ends.low, ends.high),
-        "bca95": _pair(ends.bca_low, ends.bca_high),
+        "low": ends.low,
+        "high": ends.high,
+        "bca_low": ends.bca_low,
+        "bca_high": ends.bca_high,
         "standard_error": ends.standard_error,
         "clusters": ends.clusters,
     }
     if ends.t_low is not None:
-        values["log_t95"] = _pair(ends.t_low, ends.t_high)
+        values |= {"t_low": ends.t_low, "t_high": ends.t_high}
     if ends.note:
         values["note"] = ends.note
     return values
 
 
 def _difference_ends(ends: Ends) -> Json:
-    values = _ends(ends)
-    values.pop("log_t95", None)
-    return values
+    """Of a difference. Student's t on logs has no place here: a difference may be below zero."""
+    return {
+        "ci95": _pair(ends.low, ends.high),
+        "bca95": _pair(ends.bca_low, ends.bca_high),
+        "standard_error": ends.standard_error,
+        "clusters": ends.clusters,
+        **({"note": ends.note} if ends.note else {}),
+    }
 
 
 def _share(share: Share) -> Json:
     return {
         "share": share.value,
-        "ci95": _pair(share.low, share.high),
-        "bca95": _pair(share.bca_low, share.bca_high),
+        "low": share.low,
+        "high": share.high,
+        "bca_low": share.bca_low,
+        "bca_high": share.bca_high,
         "standard_error": share.standard_error,
     }
 
@@ -220,10 +229,7 @@ def _context_figures(rows: list[Json], spec: str, statistic: str) -> Json:
             statistic: row["value"],
             "n": row["n"],
             "excluded": row["excluded"],
-            "ci95": _pair(row["low"], row["high"]),
-            "bca95": _pair(row["bca_low"], row["bca_high"]),
-            "standard_error": row["standard_error"],
-            "clusters": row["clusters"],
+            **{name: row[name] for name in ("low", "high", "bca_low", "bca_high", "standard_error", "clusters")},
         }
         for other in ("window_mean", "count"):
             if other in by_statistic:

@@ -50,7 +50,7 @@ def _one_comparison(figures: dict[str, Any]) -> Iterator[str]:
                 f"{spec}: {values['shared_support_mean']:.3g} shared tokens on average, {values['shared_support_min']} "
                 f"at least; {number(values['reference_mass_outside_mean'])} of the reference's mass outside them, "
                 f"{number(values['reference_mass_dropped_mean'])} of it in its best entries; "
-                f"{values['support_collapse']} positions without a value"
+                f"positions without a value: {values['support_collapse']}"
             )
         if "identical" in values:
             yield f"{spec}: {values['identical']:,} of {values['n']:,} rows identical"
@@ -170,17 +170,24 @@ def _rate_cells(values: dict[str, Any]) -> list[str]:
 
 
 def _interval(values: dict[str, Any]) -> str:
-    if "rate" in values:
-        if values["rate"] is None:
-            return "-"
-        ends = values.get("ci95")
-        return f"{values['rate']:.2%}" + (f" [{ends[0] * 100:.2f}, {ends[1] * 100:.2f}]" if ends else "")
-    return number(values.get("mean")) + _ends(values)
+    """A mean or rate with its interval."""
+    if "rate" not in values:
+        return number(values.get("mean")) + _ends(values)
+    if values["rate"] is None:
+        return "-"
+    ends = _both(values)
+    return f"{values['rate']:.2%}" + (f" [{ends[0] * 100:.2f}, {ends[1] * 100:.2f}]" if ends else "")
 
 
 def _ends(values: dict[str, Any]) -> str:
-    ends = values.get("ci95")
+    ends = _both(values)
     return f" [{number(ends[0])}, {number(ends[1])}]" if ends else ""
+
+
+def _both(values: dict[str, Any]) -> tuple[float, float] | None:
+    """The ends of a figure (low, high) or of a difference (ci95)."""
+    low, high = values.get("ci95") or (values.get("low"), values.get("high"))
+    return None if low is None or high is None else (low, high)
 
 
 def _n(values: dict[str, Any]) -> str:

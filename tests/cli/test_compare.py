@@ -80,6 +80,19 @@ def test_best_k_rows_by_hand(capsys):
     assert next(iter(figures)) == "kl.topk-shared@3"
 
 
+def test_unknown_entries_leave_a_position_out_and_stay_counted(capsys, tmp_path):
+    def unknown(content):
+        content["rows"][0]["positions"][0]["dist"] = dict.fromkeys(("10", "11", "12"), -9999.0)
+
+    other = changed(tmp_path, "topk-rows", unknown, "b")
+    document = Ran(capsys, invented("topk-rows"), other, "--format", "topk-rows", "--json").document
+    figures = document["figures"]
+    assert (figures["kl.topk-shared@3"]["n"], figures["kl.topk-shared@3"]["excluded"]) == (4, 2)
+    assert (figures["flip"]["n"], figures["flip"]["excluded"]) == (5, 1)
+    assert figures["row.top@3"]["unhashable"] == 1
+    assert any("stand for 'not known'" in note and note.startswith("b: ") for note in document["notes"])
+
+
 def test_rollouts_by_hand(capsys):
     figures = Ran(capsys, *pair("rollouts"), "--json").document["figures"]
     assert (figures["rollout.exact"]["count"], figures["rollout.exact"]["n"]) == (1, 3)

@@ -166,7 +166,7 @@ def test_means_by_context_of_one_candidate():
     kl = figures["kl.full"]["b"]
     assert kl["mean"] == exactly(entry["token_mean"])
     assert figures["kl.full"]["contexts"] == entry["contexts"] and kl["clusters"] == entry["clusters"]
-    assert kl["ci95"] == pytest.approx(entry["cluster_ci95"], rel=ENDS)
+    assert [kl["low"], kl["high"]] == pytest.approx(entry["cluster_ci95"], rel=ENDS)
     assert 1 - figures["flip"]["b"]["rate"] == exactly(entry["top1_agreement"])
     for stratum, mean in entry["strata_mean"].items():
         assert kl["groups"][stratum]["mean"] == exactly(mean)
