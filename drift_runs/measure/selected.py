@@ -104,13 +104,13 @@ class SelectedSide:
     @cached_property
     def sums(self) -> Sums:
         ratios = self.side.ratios
-        # ``take`` gives one contiguous row a figure: numpy then sums pairwise, which the order of windows hardly moves.
-        sums = ratios.values.take(self.chosen, axis=1).sum(axis=1)
-        used = ratios.weights.take(self.chosen, axis=1).sum(axis=1)
+        # Each sum is of contiguous numbers: numpy then adds pairwise, which the order of windows hardly moves.
+        sums = np.array([row.take(self.chosen).sum() for row in ratios.values])
+        used = np.array([row.take(self.chosen).sum() for row in ratios.weights])
         return Sums(
             ratios=np.divide(sums, used, out=np.full(len(sums), np.nan), where=used > 0),
             used=used.astype(np.int64),
-            excluded=ratios.missing.take(self.chosen, axis=1).sum(axis=1).astype(np.int64),
+            excluded=np.array([row.take(self.chosen).sum() for row in ratios.missing], dtype=np.int64),
             sums=sums,
         )
 

@@ -18,11 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from drift_runs.measure.arm_figures import (
     BORROWED,
@@ -36,6 +34,7 @@ from drift_runs.measure.arm_figures import (
     worst_figure,
 )
 from drift_runs.measure.figures import Figure, figures_table
+from drift_runs.measure.floors import Floors
 from drift_runs.measure.headline import headline_of, others_of
 from drift_runs.measure.intervals import Clusters, clusters_of
 from drift_runs.measure.outliers import choices, outlier_mask
@@ -47,28 +46,12 @@ from drift_runs.measure.resampler import Resampler
 from drift_runs.measure.scopes import WHOLE, Scope, scopes_of
 from drift_runs.measure.selected import Interval, Selected, SelectedSide, Selection, Side
 from drift_runs.measure.shown import LOWER_RULE_SCOPES, has_interval, has_quantile_intervals, is_shown
-from drift_runs.measure.specs import DIVERGENCES
 from drift_runs.measure.verdict import Verdict, VerdictRule, verdict
 from drift_runs.measure.window_figures import window_figures
 from drift_runs.protocol.model import Protocol
 from drift_runs.schema import RowFlag
 
 _OTHER_QUANTILES = ("p50", "p95", "p99")
-_TOP_K_FIELDS = (
-    *(item.column for item in DIVERGENCES if item.needs_k),
-    "shared_support",
-    "reference_mass_outside",
-    "missed",
-    "reference_entropy_topk_nats",
-    "candidate_entropy_topk_nats",
-)
-
-
-class _Floor(NamedTuple):
-    """A floor laid over the arm's positions; where it is not ``covered`` its arrays mean nothing."""
-
-    side: Side
-    covered: NDArray[np.bool_]
 
 
 def summarise(
@@ -111,8 +94,8 @@ class _Summary:
         self.range_at = range_index(self.positions, protocol)
         against = next((item.against for item in protocol.arms if item.name == arm), "") or protocol.reference.name
         foreign = {floor.name for floor in protocol.floors if floor.arm != against}
-        self.floors = self._laid({name: table for name, table in floors.items() if name not in foreign})
-        self.borrowed = self._laid(borrowed)
+        own = {name: table for name, table in floors.items() if name not in foreign}
+        self.floors = Floors(self.positions, protocol, self.columns, own=own, borrowed=borrowed)
         self._evaluated: dict[bytes, tuple[Selected, Beside]] = {}
         self._pooled: dict[bytes, tuple[Figure, ...]] = {}
 
@@ -125,48 +108,12 @@ class _Summary:
                 if len(chosen) or scope.kind == "all":
                     yield from self._scope(scope, choice, chosen)
 
-    def _laid(self, tables: Mapping[str, pa.Table]) -> dict[str, _Floor]:
-        laid = {name: self._laid_over(tables[name]) for name in sorted(tables)}
-        return {name: floor for name, floor in laid.items() if floor is not None}
-
-    def _laid_over(self, table: pa.Table) -> _Floor | None:
-        """A floor at this arm's positions, in this arm's order; None where it has the headline of another K."""
-        floor = positions_of(table, windows=self.positions.windows)
-        if self.positions.top_k is not None and floor.top_k not in (None, self.positions.top_k):
-            if self.headline.column in _TOP_K_FIELDS:
-                return None
-            nothing = np.full(len(floor), np.nan)
-            flags = floor.flags & ~(RowFlag.SUPPORT_COLLAPSE | RowFlag.TAIL_FLOORED)
-            floor = replace(floor, flags=flags, **dict.fromkeys(_TOP_K_FIELDS, nothing))
-        keys, wanted = floor.keys(), self.positions.keys()
-        covered = np.isin(wanted, keys)
-        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        laid = floor.take(at) if len(keys) else floor
-        return _Floor(Side(laid, Ratios.of(laid, self.protocol, self.columns)), covered)
-
     def _evaluate(self, chosen: Selection) -> tuple[Selected, Beside]:
         key = chosen.tobytes()
         if key not in self._evaluated:
             found = Selected(self.side, chosen, self.clusters, self.resampler, self.headline.column)
-            beside = self._harshest(self.floors, chosen)
-            if not beside.name:
-                beside = self._harshest(self.borrowed, chosen)._replace(borrowed=True)
-            self._evaluated[key] = found, beside if beside.name else Beside()
+            self._evaluated[key] = found, self.floors.beside(chosen)
         return self._evaluated[key]
-
-    def _harshest(self, floors: Mapping[str, _Floor], chosen: Selection) -> Beside:
-        """The floor that stands beside a selection, and its figures there; no name when none covers it."""
-        best: tuple[float, str] | None = None
-        for name, floor in floors.items():
-            if len(chosen) == 0 or not floor.covered[chosen].all():
-                continue
-            used = floor.side.ratios.weights[HEADLINE, chosen].sum()
-            mean = floor.side.ratios.values[HEADLINE, chosen].sum() / used if used else -np.inf
-            if best is None or mean > best[0]:
-                best = (float(mean), name)
-        if best is None:
-            return Beside()
-        return Beside(best[1], SelectedSide(floors[best[1]].side, chosen))
 
     def _scope(self, scope: Scope, choice: str, chosen: Selection) -> Iterator[Figure]:
         if scope.kind not in WHOLE:

@@ -28,9 +28,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from drift_runs.errors import StoreError
-from drift_runs.measure.quantiles import QUANTILES
 from drift_runs.measure.scopes import SCOPE_KINDS
-from drift_runs.measure.specs import base_of, is_divergence
+from drift_runs.tracking import chosen_metrics
 
 MAX_NAME_CHARACTERS = 250
 
@@ -39,76 +38,6 @@ VIEWS = {"with": "all", "without": "without_outliers", "only": "only_outliers"}
 _COMPONENT = re.compile(r"[A-Za-z0-9_.-](?:[A-Za-z0-9_. -]*[A-Za-z0-9_.-])?")
 _WORST_RANGE = "worst_range."
 _FIRST_INTEGER = re.compile(r"\d+")
-
-# What a run carries as metrics; everything else is in the Parquet file beside it. ``headline`` and ``other`` stand for
-# the spec ids of the protocol's divergence and of every further one.
-_CHOSEN: dict[tuple[str, str], frozenset[str]] = {
-    ("all", "with"): frozenset(
-        [
-            *(f"headline/{quantile}" for quantile in QUANTILES),
-            "headline/mean",
-            "headline/window_mean",
-            "headline/max",
-            "headline/tail_share",
-            "headline/worst_range.p95",
-            "headline/worst_range.mean",
-            "headline/excluded",
-            "headline/infinite",
-            "headline/exactly_zero",
-            "headline/windows_above",
-            "headline/mean.launches_difference",
-            "other/mean",
-            "flip/rate",
-            "flip/count",
-            "flip/worst_range.rate",
-            "flip.strict/rate",
-            "strong_overturn/rate",
-            "strong_overturn/count",
-            "volatile/rate",
-            "swap/rate",
-            "dnll/mean",
-            "nll/windows_above",
-            "dentropy.full/mean",
-            "dentropy.topk/mean",
-            "entropy.full/windows_above",
-            "entropy.topk/windows_above",
-            "shared_support/mean",
-            "reference_mass_outside/mean",
-            "missed/share",
-            "support_collapse/count",
-        ]
-    ),
-    ("all", "without"): frozenset(
-        [
-            "headline/mean",
-            "headline/window_mean",
-            "headline/p50",
-            "headline/p95",
-            "headline/p99",
-            "headline/max",
-            "headline/tail_share",
-            "headline/worst_range.p95",
-            "flip/rate",
-            "flip.strict/rate",
-            "strong_overturn/rate",
-            "volatile/rate",
-            "swap/rate",
-            "dnll/mean",
-            "dentropy.full/mean",
-            "dentropy.topk/mean",
-        ]
-    ),
-    ("all", "only"): frozenset(["headline/mean", "headline/p95", "flip/rate"]),
-    **{
-        ("panel", view): frozenset(["headline/mean", "headline/p95", "flip/rate", "flip.strict/rate"])
-        for view in ("with", "without")
-    },
-}
-_WITH_INTERVAL = frozenset(["headline/mean", "flip/rate"])
-_SERIES = frozenset(["headline/mean", "flip/rate"])
-_SERIES_KINDS = frozenset(["history", "depth"])
-_HEADLINE_STATISTICS = frozenset(["window_mean", "tail_share", "worst_range.p95"])
-"""Statistics that no other divergence has."""
 
 
 class SeriesPoint(NamedTuple):
@@ -214,14 +143,14 @@ def select(figures: pa.Table) -> Selection:
     arms = {row["arm"] for row in rows}
     if len(arms) > 1:
         raise StoreError(f"figures of {len(arms)} arms in one run", expected="one arm a run", where=_of(sorted(arms)))
-    headline = headline_of(figures)
+    headline = chosen_metrics.headline_of(figures)
     named: list[tuple[str, float, str]] = []
     points: list[SeriesPoint] = []
     withheld = nonfinite = 0
     for row in rows:
-        token = _token(row, headline)
-        is_series = row["scope_kind"] in _SERIES_KINDS and token in _SERIES
-        if not (is_series or _is_chosen(row, token)):
+        token = chosen_metrics.token(row["spec"], row["statistic"], headline)
+        is_series = chosen_metrics.is_series(row["scope_kind"], token)
+        if not (is_series or chosen_metrics.is_metric(row["scope_kind"], row["outliers"], token)):
             continue
         if row["state"] == "withheld" or row["value"] is None:
             withheld += 1
@@ -240,34 +169,11 @@ def select(figures: pa.Table) -> Selection:
     return Selection(metrics=metrics, series=tuple(points), display={name: shown for name, _, shown in named})
 
 
-def headline_of(figures: pa.Table) -> str:
-    """Spec id of the divergence that a table of figures leads with; empty when it has none."""
-    divergences = [
-        (spec, statistic)
-        for spec, statistic in zip(figures["spec"].to_pylist(), figures["statistic"].to_pylist(), strict=True)
-        if is_divergence(spec)
-    ]
-    leading = [spec for spec, statistic in divergences if statistic in _HEADLINE_STATISTICS]
-    return next(iter(leading or [spec for spec, _ in divergences]), "")
-
-
-def _token(row: Mapping[str, Any], headline: str) -> str:
-    """What a row is called in the lists above."""
-    spec = row["spec"]
-    if is_divergence(spec):
-        return f"{'headline' if spec == headline else 'other'}/{row['statistic']}"
-    return f"{base_of(spec)}/{row['statistic']}"
-
-
-def _is_chosen(row: Mapping[str, Any], token: str) -> bool:
-    return token in _CHOSEN.get((row["scope_kind"], row["outliers"]), frozenset())
-
-
 def _with_what_stands_beside(row: Mapping[str, Any], token: str) -> list[tuple[str, float, str]]:
     """The value's own metric, and for the leading figures of a run the interval's ends and the counts."""
     shown = _display(row)
     found = [(name_of(row), float(row["value"]), shown)]
-    if token in _WITH_INTERVAL and row["scope_kind"] == "all" and row["outliers"] != "only":
+    if chosen_metrics.has_interval(row["scope_kind"], row["outliers"], token):
         for end in ("low", "high"):
             value = row[end]
             if value is not None and math.isfinite(value):

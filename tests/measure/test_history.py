@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from drift_runs.measure.history import bucket_index, bucket_labels, depth_index, depth_label
+from drift_runs.measure.history import bucket_index, bucket_labels, depth_index, depth_label, quarter_index
+from drift_runs.measure.positions import positions_of
 from drift_runs.protocol.model import History
 
 
@@ -34,3 +35,13 @@ def test_no_positions_and_no_buckets():
     assert len(bucket_index(np.array([], dtype=np.int32), (256,))) == 0
     assert bucket_labels(()) == ("1+",)
     assert bucket_index(np.array([1, 9]), ()).tolist() == [0, 0]
+
+
+def test_quarters_are_of_the_stream_up_to_its_last_scored_position(make_protocol, make_table):
+    protocol = make_protocol({"a": ("A", "d", [(1, 3), (60, 80)]), "b": ("A", "e", [(30, 40)])})
+    positions = positions_of(make_table(protocol))
+    found = dict(zip(positions.keys().tolist(), quarter_index(positions, protocol).tolist(), strict=True))
+    # Window a is cut at 20, 40 and 60, window b at 10, 20 and 30: what lies before the first scored span counts too.
+    assert [found[at] for at in (1, 2, 60, 79)] == [0, 0, 3, 3]
+    assert {found[(1 << 32) | at] for at in range(30, 40)} == {3}
+    assert len(quarter_index(positions.take(np.array([], dtype=np.intp)), protocol)) == 0

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drift_runs.measure.quantiles import QUANTILES, guard_state, quantiles, tail_share, values_beyond
+from drift_runs.measure.quantiles import (
+    QUANTILES,
+    guard_state,
+    lower_quantiles,
+    quantile_name,
+    quantiles,
+    tail_share,
+    values_beyond,
+)
 
 
 def by_name(values: np.ndarray) -> dict:
@@ -67,3 +75,36 @@ def test_order_does_not_matter_and_quantiles_rise(values, random):
     shown = [q.value for q in found if q.value is not None]
     assert shown == sorted(shown)
     assert len(found) == len(QUANTILES)
+
+
+def test_a_name_says_level_and_rule():
+    assert quantile_name("p95") == (0.95, "linear")
+    assert quantile_name("p99.9_lower") == (0.999, "lower")
+    for statistic in ("mean", "p95_upper", "p42", "lower", "_lower", ""):
+        assert quantile_name(statistic) is None
+    with pytest.raises(ValueError, match="'p42' is no quantile"):
+        quantiles(np.ones(3), ("p50", "p42"))
+
+
+def test_the_lower_rule_takes_the_value_at_or_below_the_place():
+    values = np.arange(384, dtype=float) ** 2  # 0.95 * 383 = 363.85
+    found = {item.name: item for item in quantiles(values, ("p95", "p95_lower", "p50_lower"))}
+    assert found["p95_lower"].value == 363.0**2
+    assert found["p95"].value == pytest.approx(363**2 + 0.85 * (364**2 - 363**2))
+    assert found["p50_lower"].value == 191.0**2
+    assert (found["p95_lower"].state, found["p95_lower"].beyond) == ("indicative", 20)
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=300))
+def test_lower_quantiles_are_values_that_occur_and_lie_below_the_linear_ones(values):
+    array = np.array(values)
+    linear = quantiles(array)
+    shown = {item.name: item for item in linear}
+    for item in lower_quantiles(array, linear):
+        above = shown[item.name.removesuffix("_lower")]
+        assert above.state != "withheld" and item.value in values and item.value < above.value
+
+
+def test_equal_values_have_no_lower_quantile_of_their_own():
+    assert lower_quantiles(np.ones(500), quantiles(np.ones(500))) == ()
+    assert lower_quantiles(np.array([]), quantiles(np.array([]))) == ()

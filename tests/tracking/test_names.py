@@ -17,6 +17,7 @@ from drift_runs.errors import StoreError
 from drift_runs.measure.history import bucket_labels, depth_label
 from drift_runs.measure.scopes import SCOPE_KINDS
 from drift_runs.tracking import names
+from drift_runs.tracking.chosen_metrics import headline_of
 
 SAFE = re.compile(r"[A-Za-z0-9_.\-/ ]{1,250}")
 PART = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
@@ -189,14 +190,14 @@ def test_the_headline_carries_its_spec_whatever_stands_first():
         figure(spec="dentropy.topk@20", value=0.01),
         figure(spec="missed@20", statistic="share", value=0.02),
     ]
-    assert names.headline_of(figures(*rows)) == shared
+    assert headline_of(figures(*rows)) == shared
     metrics = names.select_metrics(figures(*rows))
     assert metrics["kl.topk-shared.20/all/mean"] == 0.3 and metrics["kl.topk-shared.20/all/mean.low"] == 0.25
     assert metrics["kl.topk-shared.20/all/p95"] == 0.5 and metrics["kl.topk-shared.20/all/exactly_zero"] == 59.0
     assert metrics["kl.topk-lower.20/all/mean"] == 0.1 and "kl.topk-lower.20/all/p95" not in metrics
     assert metrics["dentropy.topk.20/all/mean"] == 0.01 and metrics["missed.20/all/share"] == 0.02
     assert not [name for name in metrics if name.startswith("entropy.topk")]
-    assert names.headline_of(figures(figure(spec="flip", statistic="rate"))) == ""
+    assert headline_of(figures(figure(spec="flip", statistic="rate"))) == ""
 
 
 def test_figures_of_two_arms_are_refused():
