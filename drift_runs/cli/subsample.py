@@ -35,6 +35,7 @@ _COLUMNS = (
 )
 _LEGEND = """Missed: the probe does not name the range that all positions show as the worst: by p95, mean, flip rate.
 Not nameable: too few positions of it in the probe for a p95. Phases: every start of every stride, so nothing is drawn.
+Mean off by: on average over the probes, and between which ends 95 % of them lie.
 Width: of the interval of a history bucket's mean, in multiples of its width over all positions."""
 
 
