@@ -116,6 +116,31 @@ def test_a_comparison_is_that_of_the_two_logits(engine: LlamaCpp, other: LlamaCp
     assert again["kl_full_nats"].to_pylist() == [0.0] * len(POSITIONS)
 
 
+def test_full_rows_leave_no_column_empty_that_they_can_fill(engine: LlamaCpp, other: LlamaCpp, tmp_path: Path) -> None:
+    reference = score_window(engine, task(), spill=tmp_path / "spill.npy")
+    rows_of_reference = ReferenceRows(
+        logits=np.load(tmp_path / "spill.npy", mmap_mode="r"), row_full=reference.rows["row_full"].to_pylist()
+    )
+    scored = score_window(other, task(), reference=rows_of_reference)
+    assert scored.comparison is not None
+    empty = {name for name in scored.comparison.column_names if scored.comparison[name].null_count}
+    # The text decides the marks; raw logits are known, so the difference of log-probabilities is not taken.
+    assert empty == {"copy", "literal", "max_abs_dlogprob"}
+    assert {name for name in scored.rows.column_names if scored.rows[name].null_count} == {
+        "wanted_ids",
+        "wanted_logprobs",
+    }
+    assert set(scored.comparison["top_k"].to_pylist()) == {5}
+    p = log_softmax(rows(engine, TOKENS.tolist(), POSITIONS.tolist()))
+    q = log_softmax(rows(other, TOKENS.tolist(), POSITIONS.tolist()))
+    middle = np.logaddexp(p, q) - np.log(2)
+    js = (np.exp(p) * (p - middle) + np.exp(q) * (q - middle)).sum(axis=1) / 2
+    np.testing.assert_allclose(scored.comparison["js_full_nats"].to_numpy(), js, rtol=1e-8)
+    full = scored.comparison["kl_full_nats"].to_numpy()
+    for name in ("kl_topk_tail_nats", "kl_topk_lower_nats"):
+        assert (scored.comparison[name].to_numpy() <= full + 1e-12).all()
+
+
 def test_path_shapes_are_scored_alike(tiny_arms: Path, engine: LlamaCpp) -> None:
     """Decoding hands over one row at a time; they are gathered, and none is lost or overwritten."""
     every = np.arange(1, len(TOKENS), dtype=np.int32)
