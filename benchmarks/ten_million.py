@@ -107,7 +107,9 @@ def write_files(folder: Path) -> None:
                 array = pa.array(columns[field.name], type=field.type)
             elif pa.types.is_boolean(field.type):
                 array = pa.array(generator.random(POSITIONS) < 0.05)
-            elif field.name == "flags" or pa.types.is_integer(field.type):
+            elif field.name == "top_k":
+                array = pa.array(np.full(POSITIONS, 20), type=field.type)
+            elif pa.types.is_integer(field.type):
                 array = pa.array(np.zeros(POSITIONS), type=field.type)
             else:
                 array = pa.array(generator.random(POSITIONS).astype(np.float32), type=field.type)
