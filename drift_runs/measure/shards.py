@@ -46,7 +46,7 @@ from drift_runs.measure.shard_summary import ShardSummary
 from drift_runs.protocol.model import Protocol
 
 LIMIT_POSITIONS = 2_000_000
-"""Up to here a comparison is held and its quantiles are exact. That takes about 1.2 kB a position (measured: the fields,
+"""Up to here a comparison is held and its quantiles are exact. It takes about 1.2 kB a position (measured: fields,
 and the numerators and weights of every ratio, 8 bytes each), so 2 million positions take 2.5 GB, which a machine that
 runs an engine has; ten million take 12 GB, and their summary in shards takes 70 MB."""
 
