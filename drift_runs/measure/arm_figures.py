@@ -187,4 +187,5 @@ def worst_figure(
 
 
 def _ends(interval: Interval, found: Selected) -> dict:
-    return {**interval._asdict(), "interval": found.label if interval.low is not None else ""}
+    ends = dict(zip(Interval._fields, interval, strict=True))
+    return {**ends, "interval": found.label if interval.low is not None else ""}

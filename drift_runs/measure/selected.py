@@ -105,12 +105,12 @@ class SelectedSide:
     def sums(self) -> Sums:
         ratios = self.side.ratios
         # Each sum is of contiguous numbers: numpy then adds pairwise, which the order of windows hardly moves.
-        sums = np.array([row.take(self.chosen).sum() for row in ratios.values])
-        used = np.array([row.take(self.chosen).sum() for row in ratios.weights])
+        sums = np.array([np.add.reduce(row.take(self.chosen)) for row in ratios.values])
+        used = np.array([np.count_nonzero(row.take(self.chosen)) for row in ratios.weights], dtype=np.int64)
         return Sums(
             ratios=np.divide(sums, used, out=np.full(len(sums), np.nan), where=used > 0),
-            used=used.astype(np.int64),
-            excluded=np.array([row.take(self.chosen).sum() for row in ratios.missing], dtype=np.int64),
+            used=used,
+            excluded=np.array([np.count_nonzero(row.take(self.chosen)) for row in ratios.missing], dtype=np.int64),
             sums=sums,
         )
 
