@@ -175,17 +175,17 @@ def _full(found: list) -> list[str]:
         finding = by_statistic[f"worst_range.{statistic}"]
         if finding.named:
             value = f"{finding.full_value:.2%}" if statistic == "rate" else nats(finding.full_value)
-            worst.append(f"{finding.named} by {label} ({value})")
+            worst.append(f"{label} {finding.named} ({value})")
         else:
-            worst.append(f"none by {label} ({finding.reason.removeprefix('the full rows name no range: ')})")
+            worst.append(f"{label} none ({finding.reason.removeprefix('the full rows name no range: ')})")
     mean, overturns = by_statistic["mean"], by_statistic["seen"]
     largest = by_statistic["max"]
-    lines = [
+    place = f" ({largest.named})" if largest.named else ""
+    return [
         f"all {mean.positions:,} positions: {mean.spec} mean {nats(mean.full_value)}, "
-        f"largest {nats(largest.full_value)}" + (f" ({largest.named})" if largest.named else ""),
-        f"worst range {', '.join(worst)}; strong overturns: {overturns.full_value:.0f}",
+        f"largest {nats(largest.full_value)}{place}, strong overturns {overturns.full_value:.0f}",
+        f"worst range by {', by '.join(worst)}",
     ]
-    return lines
 
 
 def _row(found: dict) -> str:
