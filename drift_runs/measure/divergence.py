@@ -6,8 +6,8 @@ Float64 log-softmax over the dictionary's columns on both sides, no epsilon, no 
 sides' K best entries by (-logprob, id), and every tail is summed from what lies outside them (``topkmath`` defines
 them); with K of the dictionary's size or more all four are ``kl.full``.
 
-Rows are read where they lie, block by block, so a window of 2,048 rows needs no more memory than eight of them and
-everybody's K best.
+Rows are read where they lie, block by block, so a window of 2,048 rows needs no more memory than eight of them and the
+K best of some hundreds.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from drift_runs.measure.topkmath import topk_entropy
 from drift_runs.schema import RowFlag
 
 _BEST_BLOCKS = 64
+"""Blocks whose K best entries are worked on together: dozens of operations on a few entries each, which would cost more
+than the rows themselves if they were done block by block."""
 
 
 class WindowColumns(NamedTuple):
@@ -105,21 +107,22 @@ def _compared(
     jensen_shannon = JensenShannon(dictionary_size)
     rows = []
     comparison = []
-    best = []
-    for start in range(0, len(tokens), block_rows):
-        at = slice(start, start + block_rows)
-        reference = SideBlock(reference_logits[at], dictionary_size, scratches[0], top_k=top_k)
-        candidate = SideBlock(candidate_logits[at], dictionary_size, scratches[1], top_k=top_k)
-        rank = candidate.rank_of(tokens[at])
-        if positions is not None:
-            rows.append(_row_part(candidate, rank, tokens[at], positions[at], top_k))
-        best.append(BestEntries.of(reference, candidate))
-        comparison.append(_position_part(reference, candidate, rank, tokens[at], top_k, jensen_shannon))
-    compared = join_positions(comparison)
-    # A few dozen operations on a few entries: done block by block they would cost more than the rows themselves.
-    for start in range(0, len(best), _BEST_BLOCKS):
-        _fill_best(compared, BestEntries.joined(best[start : start + _BEST_BLOCKS]), start * block_rows)
-    return WindowColumns(join_rows(rows, min(top_k, dictionary_size)), compared)
+    together = _BEST_BLOCKS * block_rows
+    for first in range(0, len(tokens), together):
+        parts = []
+        best = []
+        for start in range(first, min(first + together, len(tokens)), block_rows):
+            at = slice(start, start + block_rows)
+            reference = SideBlock(reference_logits[at], dictionary_size, scratches[0], top_k=top_k)
+            candidate = SideBlock(candidate_logits[at], dictionary_size, scratches[1], top_k=top_k)
+            rank = candidate.rank_of(tokens[at])
+            if positions is not None:
+                rows.append(_row_part(candidate, rank, tokens[at], positions[at], top_k))
+            best.append(BestEntries.of(reference, candidate))
+            parts.append(_position_part(reference, candidate, rank, tokens[at], top_k, jensen_shannon))
+        comparison.append(join_positions(parts))
+        _fill_best(comparison[-1], BestEntries.joined(best))
+    return WindowColumns(join_rows(rows, min(top_k, dictionary_size)), join_positions(comparison))
 
 
 def _row_part(
@@ -233,11 +236,10 @@ def _position_part(
     )
 
 
-def _fill_best(columns: PositionColumns, best: BestEntries, start: int) -> None:
-    """Write the top-K figures of ``best`` into the rows of ``columns`` that begin at ``start``."""
+def _fill_best(columns: PositionColumns, best: BestEntries) -> None:
+    """Write the top-K figures of ``best`` into ``columns`` of the same positions."""
     figures = best.figures()
-    at = slice(start, start + len(figures.missed))
-    valid = columns.valid[at]
+    valid = columns.valid
     written = {
         "kl_topk_tail_nats": figures.tail_nats,
         "kl_topk_shared_nats": figures.shared_nats,
@@ -247,12 +249,12 @@ def _fill_best(columns: PositionColumns, best: BestEntries, start: int) -> None:
         "reference_mass_dropped": figures.reference_mass_dropped,
     }
     for name, values in written.items():
-        getattr(columns, name)[at] = np.where(valid, values, np.nan)
-    columns.shared_support[at] = figures.shared_support
-    columns.missed[at] = figures.missed
-    columns.reference_entropy_topk_nats[at] = topk_entropy(best.reference, best.present, best.reference_tail)
-    columns.candidate_entropy_topk_nats[at] = topk_entropy(best.own, best.own_present, best.own_tail)
-    columns.flags[at][valid & figures.collapsed] |= RowFlag.SUPPORT_COLLAPSE
+        getattr(columns, name)[:] = np.where(valid, values, np.nan)
+    columns.shared_support[:] = figures.shared_support
+    columns.missed[:] = figures.missed
+    columns.reference_entropy_topk_nats[:] = topk_entropy(best.reference, best.present, best.reference_tail)
+    columns.candidate_entropy_topk_nats[:] = topk_entropy(best.own, best.own_present, best.own_tail)
+    columns.flags[valid & figures.collapsed] |= RowFlag.SUPPORT_COLLAPSE
 
 
 def _largest_difference(reference: SideBlock, candidate: SideBlock) -> NDArray[np.float32]:
