@@ -197,6 +197,16 @@ def test_entries_in_another_order_and_positions_in_another_order():
     assert compare_topk(left.take([1, 0]), right)["position"].to_pylist() == [2, 1]
 
 
+def test_more_rows_than_are_compared_at_once():
+    count = 9_000
+    left = table([{3: 0.5, 5: 0.25}] * count)
+    right = table([{3: 0.5, 5: 0.25}] * (count - 1) + [{5: 0.5, 3: 0.25}])
+    found = compare_topk(left, right)
+    assert found["position"].to_pylist() == list(range(1, count + 1))
+    assert found["flip"].to_pylist() == [False] * (count - 1) + [True]
+    assert found["row_identical"].to_pylist() == [True] * (count - 1) + [False]
+
+
 def test_longer_lists_are_cut_to_k():
     long = {3: 0.5, 5: 0.2, 8: 0.1, 9: 0.05}
     other = {3: 0.4, 8: 0.3, 5: 0.1, 9: 0.05}
