@@ -39,7 +39,7 @@ def _figures(found: RolloutComparison, arm: str, outliers: str, resampler: Resam
     known = found.mean_abs_dlogprob_nats is not None
     yield Figure(
         **common,
-        spec="rollout.dlogprob",
+        spec="rollout.prefix.dlogprob",
         statistic="mean_abs",
         value=found.mean_abs_dlogprob_nats,
         n=found.logprobs,

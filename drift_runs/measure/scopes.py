@@ -28,12 +28,14 @@ SCOPE_KINDS = (
     "band",
     "copied",
     "literal",
+    "step",
 )
 """Every kind of scope, in the order of a table of figures.
 
 ``role`` is prompt or generated, ``group`` the group that the protocol gives a window, ``depth`` a bucket of
 ``history.depth_tokens``, ``quarter`` a quarter of the window (:func:`history.quarter_index`), ``copied`` whether the
-token completes an n-gram that ended long before, ``literal`` whether it lies in a literal that occurs earlier.
+token completes an n-gram that ended long before, ``literal`` whether it lies in a literal that occurs earlier,
+``step`` a step of a rollout, counted from 0.
 """
 
 WHOLE = ("all", "panel", "role", "group")
