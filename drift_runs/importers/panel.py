@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from drift_runs.errors import ConfigError, one_line
 from drift_runs.importers.base import ImportedFile, ImportedWindow
+from drift_runs.measure.specs import is_divergence
 from drift_runs.protocol.model import SCHEMA
 
 FACETS = ("derivative", "weights", "kv", "hardware", "title")
@@ -93,14 +94,15 @@ def protocol_content(
         "notes": [
             f"Imported from {facts.source}; format {first.format}.",
             first.convention,
-            *dict.fromkeys([*notes, *(note for file in files for note in file.notes)]),
+            *notes,
+            *_notes(files),
         ],
         "seeds": {"bootstrap": facts.seed},
         "intervals": {"cluster": first.cluster},
         "capture": {
             "top_k": first.top_k or 64,
             "full_vocabulary": "no",
-            "divergence": first.divergence,
+            **({"divergence": first.divergence} if is_divergence(first.divergence) else {}),
         },
         "panels": [{"name": role, "title": _TITLES[role], "role": role} for role in roles],
         "windows": windows,
@@ -114,6 +116,18 @@ def protocol_content(
         ],
     }
     return content
+
+
+def _notes(files: Sequence[ImportedFile]) -> list[str]:
+    """What the files say of themselves, once; what only some of them say carries their names."""
+    said: dict[str, list[str]] = {}
+    for file in files:
+        for note in file.notes:
+            said.setdefault(note, []).append(file.path.name)
+    return [
+        note if len(names) == len(files) else f"{', '.join(dict.fromkeys(names))}: {note}"
+        for note, names in said.items()
+    ]
 
 
 _TITLES = {"prompt": "Given texts", "generated": "Texts that the reference wrote"}

@@ -27,6 +27,8 @@ SPANS = {
 }
 N = 360
 K = 20
+OF_POSITIONS = tuple(kind for kind in SCOPE_KINDS if kind != "step")
+"""``step`` is a scope of rollouts."""
 DOCUMENT = Path(__file__).parents[2] / "docs" / "figures.md"
 Find = Callable[..., dict]
 
@@ -205,6 +207,15 @@ def test_a_headline_that_no_row_has_is_withheld_and_says_so(make_protocol, make_
     assert finder(table)("kl.topk-shared@20", "mean")["value"] is not None
 
 
+def test_a_protocol_without_ranges_has_no_worst_one_and_says_so(protocol, make_table):
+    content = protocol.model_dump(by_alias=True)
+    plain = type(protocol).model_validate({**content, "ranges": []})
+    find = finder(summarise(make_table(plain, **columns()), plain, arm="q4_0", floors={}))
+    for spec, statistic in (("kl.full", "worst_range.p95"), ("flip", "worst_range.rate")):
+        row = find(spec, statistic)
+        assert (row["value"], row["state"], row["reason"]) == (None, "withheld", "the protocol labels no ranges")
+
+
 def test_rows_of_several_k_are_refused(imported, make_table):
     arrays = {**top_k_columns(), "top_k": np.where(np.arange(N) < 5, 10, 20)}
     with pytest.raises(NotComparable, match="K = 10, 20"):
@@ -266,14 +277,14 @@ def test_scopes_by_role_group_quarter_depth_and_mark(make_protocol, make_table):
     )
     kinds = figures["scope_kind"].to_pylist()
     assert "literal" not in kinds, "nobody knows which tokens are literals, so neither scope exists"
-    assert set(kinds) == set(SCOPE_KINDS) - {"literal"}
-    assert list(dict.fromkeys(kinds)) == [kind for kind in SCOPE_KINDS if kind != "literal"]
+    assert set(kinds) == set(SCOPE_KINDS) - {"literal", "step"}
+    assert list(dict.fromkeys(kinds)) == [kind for kind in SCOPE_KINDS if kind not in ("literal", "step")]
 
 
 def test_every_kind_of_scope_is_in_the_list(protocol, make_table):
     positions = positions_of(make_table(protocol, **columns()))
     scopes = scopes_of(positions, protocol, range_index(positions, protocol))
-    assert {scope.kind for scope in scopes} == set(SCOPE_KINDS) - {"group"}
+    assert {scope.kind for scope in scopes} == set(SCOPE_KINDS) - {"group", "step"}
     assert len({(scope.kind, scope.name) for scope in scopes}) == len(scopes)
     for kind in ("role", "quarter", "history", "depth", "copied", "literal", "window", "panel"):
         covered = np.sum([scope.chosen for scope in scopes if scope.kind == kind], axis=0)
