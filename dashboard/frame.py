@@ -72,6 +72,16 @@ class Page:
         return Ranking(frozenset(keys) - frozenset(reasons), reasons, groups[0].arms)
 
     @property
+    def sets(self) -> tuple[str, ...]:
+        """The sets of windows that figures are shown for: one where no window is declared, as both are the same."""
+        return self.view.outlier_sets if self.campaign.outliers else ("with",)
+
+    @property
+    def has_positions(self) -> bool:
+        """False for a source that gives no positions: continuations, or means by context."""
+        return any(window.scored for window in self.protocol.windows)
+
+    @property
     def run_ids(self) -> tuple[str, ...]:
         """Run ids of the complete arms: what the campaign's tables across arms were made from."""
         return tuple(arm.run_id for arm in self.campaign.arms if arm.complete)
@@ -149,12 +159,13 @@ def open_page(title: str) -> Page:
         "Declared outlier windows",
         state.OUTLIERS,
         format_func=SWITCH_LABELS.__getitem__,
-        key=_keyed("outliers", view.outliers),
+        key=_keyed("outliers", view.outliers if campaign.outliers else "with"),
         on_change=_changed,
         args=("outliers",),
         required=True,
+        disabled=not campaign.outliers,
         help="Windows that the protocol declares as outliers, before any result: figures with them, without them, "
-        "or both beside each other.",
+        "or both beside each other. Where none is declared there is nothing to choose.",
     )
     try:
         protocol = _protocol(uri, campaign)

@@ -24,6 +24,9 @@ FACET_HEADERS = {
     "engine": "engine",
     "settings": "settings",
 }
+NOT_SAID = "not-said"
+"""What an import writes for a facet that its source does not name."""
+
 BESIDE = {FLIP.key: FLIP_STRICT, STRONG.key: STRONG_RATE}
 """What stands in the cell of another figure."""
 
@@ -34,7 +37,7 @@ def ordered(page: Page, arms: list[ArmRecord]) -> list[ArmRecord]:
     if page.view.sort == "arm":
         return arms[::-1] if page.view.order == "desc" else arms
     column = page.columns.by_key(page.view.sort)
-    keys = {arm.arm: sort_key(page.figure(arm.arm, column, page.view.outlier_sets[0])) for arm in arms}
+    keys = {arm.arm: sort_key(page.figure(arm.arm, column, page.sets[0])) for arm in arms}
     present = [arm for arm in arms if not keys[arm.arm][0]]
     absent = [arm for arm in arms if keys[arm.arm][0]]
     return sorted(present, key=lambda arm: keys[arm.arm][1], reverse=page.view.order == "desc") + absent
@@ -50,10 +53,11 @@ def arm_table(
 ) -> Html:
     """The table of one group of arms; side by side gives each arm a row with and a row without outliers.
 
-    A facet that is the same for every arm of the campaign is said once, above the table. ``reasons``: by arm, why it
+    A facet that is the same for every arm of the campaign is said once, above the table; what an imported file says of
+    itself is under Measures. ``reasons``: by arm, why it
     is not ranked; they get a column.
     """
-    sets = page.view.outlier_sets
+    sets = page.sets
     facets = varying_facets(page)
     head = [tag("th", "arm", scope="col")]
     head += [tag("th", FACET_HEADERS[facet], scope="col") for facet in facets]
@@ -84,10 +88,9 @@ def _facet(page: Page, arm: ArmRecord, facet: str) -> str:
 def varying_facets(page: Page) -> list[str]:
     """Facets that tell the campaign's arms, the reference among them, apart."""
     arms = [arm for arm in page.campaign.arms if arm.role not in BESIDE_ROLES]
+    facets = [facet for facet in FACET_HEADERS if not (page.campaign.imported and facet in ("settings", "engine"))]
     return [
-        facet
-        for facet in FACET_HEADERS
-        if len({_facet(page, arm, facet) for arm in arms} | {_of_reference(page, facet)}) > 1
+        facet for facet in facets if len({_facet(page, arm, facet) for arm in arms} | {_of_reference(page, facet)}) > 1
     ]
 
 
@@ -97,7 +100,9 @@ def common_facets(page: Page) -> str:
     shared = [
         f"{FACET_HEADERS[facet]} {_of_reference(page, facet)}"
         for facet in FACET_HEADERS
-        if facet not in varying and _of_reference(page, facet)
+        if facet not in varying
+        and _of_reference(page, facet) not in ("", NOT_SAID)
+        and not (page.campaign.imported and facet in ("settings", "engine"))
     ]
     return f"The same for every arm: {', '.join(shared)}." if shared else ""
 
@@ -118,13 +123,11 @@ def _lead(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> list[H
     marks = []
     if arm.role == "follow-up":
         marks.append(chip("follow-up", "plain", "Outside the frozen protocol: not ranked with its candidates."))
-    if page.campaign.draft:
+    if page.campaign.draft and not page.campaign.imported:
         marks.append(chip("draft", "warn", "The protocol was not frozen."))
     if arm.reference:
         marks.append(chip(f"against {arm.reference}", "plain", "Its reference is another arm than the campaign's."))
-    if "with" in page.view.outlier_sets and any(
-        page.includes_outliers(arm.arm, column) for column in page.columns.overview
-    ):
+    if "with" in page.sets and any(page.includes_outliers(arm.arm, column) for column in page.columns.overview):
         marks.append(chip("incl. outlier", "outlier", "Figures in this row count a window declared as an outlier."))
     title = tag("span", arm.title, cls="dr-line dr-title dr-wrap") if arm.title and arm.title != arm.arm else None
     cells = [tag("th", arm.arm, title, tag("span", marks, cls="dr-line") if marks else None, scope="row", rowspan=rows)]
@@ -163,7 +166,7 @@ def csv_rows(page: Page, arms: list[ArmRecord], columns: tuple[Column, ...]) -> 
     """The same figures as flat rows for a CSV: full precision, one row an arm, column and set of windows."""
     rows = []
     for arm in arms:
-        for outliers in page.view.outlier_sets:
+        for outliers in page.sets:
             for column in columns:
                 figure = page.figure(arm.arm, column, outliers)
                 if figure is None:

@@ -24,12 +24,21 @@ def determinism_cells(rows_expected: str, found: DeterminismSummary) -> list[Htm
     mark = tag("span", "determinism refuted", cls="dr-chip dr-above") if refuted else None
     where = f"first at {found.first_difference[0]}, {found.first_difference[1]}" if found.first_difference else ""
     unhashable = f"{found.rows_unhashable:,} unhashable" if found.rows_unhashable else ""
-    largest = "-" if found.max_abs_dlogit is None else f"{found.max_abs_dlogit:.3g}"
+    largest, of = _largest(found)
     return [
         tag("td", f"{found.rows_identical:,} of {found.rows:,}", mark, _line(unhashable), cls="dr-num"),
         tag("td", f"{found.windows_identical:,} of {found.windows:,}", _line(where), cls="dr-num"),
-        tag("td", largest, _line("" if largest == "-" else "of a raw logit"), cls="dr-num"),
+        tag("td", largest, _line(of), cls="dr-num"),
     ]
+
+
+def _largest(found: DeterminismSummary) -> tuple[str, str]:
+    """The largest difference and of what: raw logits where they are known, else log-probabilities of shared tokens."""
+    if found.max_abs_dlogit is not None:
+        return f"{found.max_abs_dlogit:.3g}", "of a raw logit"
+    if found.max_abs_dlogprob is not None:
+        return f"{found.max_abs_dlogprob:.3g}", "of a log-probability"
+    return "-", ""
 
 
 def _line(words: str) -> Html | None:
@@ -45,4 +54,5 @@ def determinism_csv(found: DeterminismSummary) -> dict[str, object]:
         "windows": found.windows,
         "windows_identical": found.windows_identical,
         "max_abs_dlogit": found.max_abs_dlogit,
+        "max_abs_dlogprob": found.max_abs_dlogprob,
     }

@@ -52,14 +52,20 @@ def divergence_forms(page: Page, shown: Shown) -> None:
     head += [tag("th", f"{name}, nats", scope="col") for name in FORMS] + [tag("th", "n", scope="col", cls="dr-right")]
     body, exported = [], []
     for item in DIVERGENCES:
-        for outliers in shown.sets:
-            figures = {name: shown.one(item.base, name, outliers) for name in FORMS}
-            exported += [figure for figure in figures.values() if figure]
+        by_set = {outliers: {name: shown.one(item.base, name, outliers) for name in FORMS} for outliers in shown.sets}
+        there = [figure for figures in by_set.values() for figure in figures.values() if figure]
+        exported += there
+        spec = there[0].spec if there else item.base
+        title = _definition(item, spec, headline, span=len(shown.sets) if there else 1)
+        if not there:
+            width = len(FORMS) + 1 + (len(shown.sets) > 1)
+            why = tag("td", "not measured: ", why_absent(page, item), colspan=width, cls="dr-small dr-wrap")
+            body.append(tag("tr", title, why, data_spec=spec))
+            continue
+        for at, (outliers, figures) in enumerate(by_set.items()):
             mark = [tag("td", outliers)] if len(shown.sets) > 1 else []
-            spec = next((figure.spec for figure in figures.values() if figure), item.base)
-            body.append(
-                tag("tr", _definition(item, spec, headline), mark, _forms(page, item, spec, figures), data_spec=spec)
-            )
+            cells = [title if at == 0 else [], mark, _forms(spec, figures)]
+            body.append(tag("tr", cells, data_spec=spec, data_outliers=outliers))
     st.html(table("", head, body, label="Divergence in all its forms"))
     shown_csv(shown, exported, "divergence")
     tails = (
@@ -84,7 +90,7 @@ def divergence_forms(page: Page, shown: Shown) -> None:
     _dots(page, shown)
 
 
-def _definition(item: Divergence, spec: str, headline: str) -> Html:
+def _definition(item: Divergence, spec: str, headline: str, *, span: int) -> Html:
     mark = tag("span", chip("headline", "within"), cls="dr-line") if base_of(headline) == item.base else None
     return tag(
         "th",
@@ -93,28 +99,28 @@ def _definition(item: Divergence, spec: str, headline: str) -> Html:
         tag("span", item.bounds, cls="dr-line dr-title dr-wrap"),
         mark,
         scope="row",
+        rowspan=span if span > 1 else None,
     )
 
 
-def _forms(page: Page, item: Divergence, spec: str, figures: dict[str, Figure | None]) -> list[Html]:
-    if not any(figures.values()):
-        return [tag("td", "not measured: ", why_absent(page, item), colspan=len(FORMS) + 1, cls="dr-small dr-wrap")]
+def _forms(spec: str, figures: dict[str, Figure | None]) -> list[Html]:
+    """Cells of one definition and set of windows."""
     cells = []
     for name, figure in figures.items():
         column = Column(key=name, header=name, spec=spec, statistic=name, unit="nats")
         inside = figure_cell(figure, column) if figure else [tag("span", "not computed", cls="dr-small")]
         cells.append(tag("td", inside, data_figure=name))
-    n = max(figure.n for figure in figures.values() if figure)
+    n = max((figure.n for figure in figures.values() if figure), default=0)
     return [*cells, tag("td", f"{n:,}", cls="dr-num dr-right")]
 
 
 def why_absent(page: Page, item: Divergence) -> str:
     """Why no figure of a definition is there, from what the protocol says of the rows."""
     full = page.protocol.capture.full_vocabulary == "yes"
+    if not page.has_positions:
+        return "the source gives no positions, so only what it states is there"
     if not item.needs_k and not full:
         return f"the rows hold the best {page.protocol.capture.top_k} tokens, and it needs all of the dictionary"
-    if not page.protocol.windows:
-        return "the source gives no positions"
     if item.needs_k and not full:
         return "the source's rows do not hold what it needs of both sides"
     return "this campaign was measured before it was, or its rows were not kept; drift measure computes it where it can"

@@ -20,7 +20,7 @@ class ScopeGrid:
     def __init__(self, page: Page, arm: str, kinds: Sequence[str], columns: Sequence[Column]) -> None:
         self.page = page
         self.columns = list(columns)
-        self.sets = page.view.outlier_sets
+        self.sets = page.sets
         self.figures: dict[tuple[str, str, str, str], Figure] = {}
         for outliers in self.sets:
             for figure in page.book.rows(arm=arm, scope_kind=list(kinds), outliers=outliers):

@@ -25,7 +25,7 @@ class Shown:
     def __init__(self, page: Page, arm: ArmRecord) -> None:
         self.page = page
         self.arm = arm
-        self.sets = page.view.outlier_sets
+        self.sets = page.sets
         kind, name = split_scope(page.view.scope)
         self.here = page.book.rows(arm=arm.arm, scope_kind=kind, scope=name, outliers=list(self.sets))
         self.seen: set[tuple[str, str]] = set()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dashboard.components.by_scope import by_confidence, by_length, by_marks, by_text
+from dashboard.components.cells import table
 from dashboard.components.divergence_forms import divergence_forms
 from dashboard.components.markup import tag
 from dashboard.components.measure_lists import FLIPS, LAUNCH_WORDS, ROLLOUT_WORDS, SHARPNESS, SUPPORT
@@ -47,6 +49,7 @@ def show() -> None:
     _launches(shown)
     _rollouts(shown)
     _rest(shown)
+    _source(page, arm)
 
 
 FLIPS_SAY = "A flip is a counterfactual root: another greedy token on the same history, and not yet another answer."
@@ -164,6 +167,23 @@ def _rest(shown: Shown) -> None:
         with st.expander(f"Other figures ({len(rest)})"):
             st.html(measure_table(rest, label="Other figures", sets=shown.sets))
             shown_csv(shown, [figure for _, figure in rest], "other")
+
+
+def _source(page: Page, arm: ArmRecord) -> None:
+    """What an imported file says of itself: too long for a column, and never a setting of ours."""
+    if not page.campaign.imported or not arm.settings:
+        return
+    try:
+        facts = json.loads(arm.settings)
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict):
+        facts = {"settings": arm.settings}
+    with st.expander("What the file says of itself"):
+        rows = [
+            tag("tr", tag("th", name, scope="row"), tag("td", value, cls="dr-wrap")) for name, value in facts.items()
+        ]
+        st.html(table("", [tag("th", word, scope="col") for word in ("fact", "value")], rows, label="Source facts"))
 
 
 show()

@@ -162,7 +162,7 @@ def _aggregates(page: Page, arms: list[ArmRecord]) -> None:
 
 
 def _ink(page: Page, outliers: str) -> str | None:
-    return None if outliers in page.view.outlier_sets else "dr-grey"
+    return None if outliers in page.sets else "dr-grey"
 
 
 def _any(page: Page, arms: list[ArmRecord], column: Column) -> bool:

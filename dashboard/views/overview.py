@@ -40,7 +40,7 @@ def show() -> None:
     _unfinished(page)
     if candidates:
         st.html(tag("p", _sentence(page, candidates), cls="dr-say"))
-        shown = f"{len(complete)} of {len(everyone)} candidates." if len(complete) < len(everyone) else ""
+        shown = f"{len(complete)} of {_candidates(len(everyone))}." if len(complete) < len(everyone) else ""
         st.html(arm_table(page, candidates, label="Candidates", caption=f"{shown} {_reading(page)}".strip()))
         csv_button(csv_rows(page, candidates, exported), name=_file(page, "candidates"), key="candidates")
         _charts(page, candidates, [arm for arm in follow_ups if arm.arm in ranking.ranked])
@@ -118,13 +118,13 @@ def _unfinished(page: Page) -> None:
 
 def _sentence(page: Page, arms: list[ArmRecord]) -> list[object]:
     """What is seen, in words, from the figures themselves."""
-    outliers = page.view.outlier_sets[0]
+    outliers = page.sets[0]
     figures = {arm.arm: page.figure(arm.arm, page.columns.mean, outliers) for arm in arms}
     counts = Counter(figure.verdict for figure in figures.values() if figure and figure.verdict)
     parts: list[object] = []
     if counts:
         words = [f"{counts[verdict]} {VERDICT_LABELS[verdict]}" for verdict in VERDICT_LABELS if counts[verdict]]
-        parts.append(f"By {page.columns.headline} mean, of {len(arms)} candidates: {', '.join(words)}. ")
+        parts.append(f"By {page.columns.headline} mean, of {_candidates(len(arms))}: {', '.join(words)}. ")
     there = {name: figure for name, figure in figures.items() if figure and figure.value is not None}
     if there:
         worst = max(there, key=lambda name: there[name].value)
@@ -133,9 +133,13 @@ def _sentence(page: Page, arms: list[ArmRecord]) -> list[object]:
     return parts
 
 
+def _candidates(count: int) -> str:
+    return "1 candidate" if count == 1 else f"{count} candidates"
+
+
 def _reading(page: Page) -> str:
     """The rule by which to read a cell, with the floor and interval by name."""
-    outliers = page.view.outlier_sets[0]
+    outliers = page.sets[0]
     arms = {arm.arm for arm in page.arms("candidate")}
     found = page.book.by_arm(page.columns.mean, page.view.scope, outliers)
     figures = [figure for name, figure in found.items() if name in arms]
@@ -160,7 +164,7 @@ def chart_rows(page: Page, column: Column, arms: list[ArmRecord]) -> pa.Table:
     """Rows for the charts by arm, in the order of ``arms``, with the floor's own interval for its band."""
     rows = []
     for arm in arms:
-        for outliers in page.view.outlier_sets:
+        for outliers in page.sets:
             figure = page.figure(arm.arm, column, outliers)
             if figure is None:
                 continue
@@ -237,7 +241,7 @@ def _floors(page: Page) -> None:
             cls="dr-say",
         )
     )
-    sets = page.view.outlier_sets
+    sets = page.sets
     several = any(arm.reference for arm in floors)
     head = [tag("th", words, scope="col") for words in ("floor", "kind", "rows must be")]
     head += [tag("th", "of", scope="col")] if several else []

@@ -36,17 +36,17 @@ def show() -> None:
 
 
 def _why_none(page: Page) -> str:
-    ranked = [arm for arm in page.campaign.arms if arm.role in ("candidate", "follow-up") and arm.complete]
-    if len(ranked) < 2:
-        return "There is one arm or none: a pair needs two."
-    if not page.protocol.windows:
+    if not page.has_positions:
         return "No pairs: the source gives no positions, so nothing can be paired."
+    arms = [arm for role in ("candidate", "follow-up") for arm in page.arms(role, filtered=False)]
+    if sum(not arm.reference for arm in arms) < 2:
+        return f"A pair needs two arms that were compared with {page.campaign.reference}."
     return "No pairs were computed. A campaign of an older version has none: drift measure computes them."
 
 
 def _pairs(page: Page, rows: list[dict[str, Any]], chosen: str) -> None:
     kind, name = split_scope(page.view.scope)
-    sets = page.view.outlier_sets
+    sets = page.sets
     passing = {arm.arm for role in ("candidate", "follow-up") for arm in page.arms(role)}
     shown = [
         row
@@ -182,8 +182,8 @@ def _p(value: float) -> str:
 def _agreement(page: Page) -> None:
     st.subheader("Do the figures agree?", anchor=False)
     table_ = data.agreement(page.uri, page.campaign.run_id, page.run_ids)
-    if table_.num_rows == 0:
-        st.html(tag("p", "No order of arms was compared: it takes at least three arms.", cls="dr-say"))
+    if table_.num_rows == table_["tau"].null_count:
+        st.html(tag("p", "No order of arms was compared: it takes three arms with the same figures.", cls="dr-say"))
         return
     st.html(
         tag(
@@ -193,22 +193,22 @@ def _agreement(page: Page) -> None:
             cls="dr-say",
         )
     )
-    for outliers in page.view.outlier_sets:
+    for outliers in page.sets:
         rows = [row for row in table_.to_pylist() if row["outliers"] == outliers]
         if not rows:
             continue
         kept = table_.filter([row["outliers"] == outliers for row in table_.to_pylist()])
-        if len(page.view.outlier_sets) > 1:
+        if len(page.sets) > 1:
             st.html(tag("p", tag("b", OUTLIER_LABELS[outliers]), cls="dr-key"))
         st.altair_chart(tau_heatmap(kept), alt=f"Kendall's tau between figures, {OUTLIER_LABELS[outliers]}")
-    shown = [row for row in table_.to_pylist() if row["outliers"] in page.view.outlier_sets]
+    shown = [row for row in table_.to_pylist() if row["outliers"] in page.sets]
     with st.expander(f"As a table ({len(shown)} rows)"):
         st.html(_agreement_table(page, shown))
     csv_button(shown, name=f"{page.campaign.protocol_name}-agreement-{page.view.outliers}", key="agreement")
 
 
 def _agreement_table(page: Page, rows: list[dict[str, Any]]) -> Html:
-    several = len(page.view.outlier_sets) > 1
+    several = len(page.sets) > 1
     head = [tag("th", word, scope="col") for word in ("figure", "and")]
     head += [tag("th", "outliers", scope="col")] if several else []
     words = ("tau", "arms", "pairs in the same order", "in the opposite order", "tied")

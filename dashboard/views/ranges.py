@@ -69,7 +69,7 @@ def _table_columns(page: Page) -> tuple[Column, ...]:
 def _heat_maps(page: Page, arms: list[ArmRecord]) -> None:
     column = page.columns.of_metric(page.view.metric)
     st.subheader("Kinds of range by arm", anchor=False)
-    tables = {outliers: cells(page, arms, outliers) for outliers in page.view.outlier_sets}
+    tables = {outliers: cells(page, arms, outliers) for outliers in page.sets}
     everything = [row for each in tables.values() for row in each.to_pylist()]
     if not everything:
         why = "" if page.protocol.ranges else " The protocol has no ranges: the source names none."
@@ -96,7 +96,7 @@ def _heat_maps(page: Page, arms: list[ArmRecord]) -> None:
     )
     rows = [
         {**figure_fields(figure), "arm": arm}
-        for outliers in page.view.outlier_sets
+        for outliers in page.sets
         for (arm, _), figure in page.book.by_scope(column, "kind", outliers).items()
         if arm in {record.arm for record in arms}
     ]
@@ -164,7 +164,7 @@ def _range_table(page: Page, arms: list[ArmRecord]) -> None:
     if not page.protocol.ranges:
         st.html(tag("p", "There is no range to list.", cls="dr-say"))
         return
-    sets = page.view.outlier_sets
+    sets = page.sets
     figures = {
         (outliers, column.key): page.book.by_scope(column, "range", outliers)
         for outliers in sets
@@ -220,7 +220,7 @@ def _outlier_ranges(page: Page) -> set[str]:
 
 def _range_row(page: Page, scope: str, arm: str, figures: dict, marks: list[Html]) -> Html:
     # A range lies in one window: it has the same figures with and without outliers, or none without.
-    sets = page.view.outlier_sets
+    sets = page.sets
     outliers = next((name for name in sets if (arm, scope) in figures[name, page.columns.p95.key]), sets[0])
     found = {column.key: figures[outliers, column.key].get((arm, scope)) for column in _table_columns(page)}
     n = max((figure.n for figure in found.values() if figure), default=0)
@@ -248,7 +248,7 @@ def _nats(value: float) -> str:
 
 def _worst(page: Page, arm: str) -> None:
     lines = []
-    for outliers in page.view.outlier_sets:
+    for outliers in page.sets:
         figure = page.book.by_arm(page.columns.worst, "all", outliers).get(arm)
         if figure is None:
             continue

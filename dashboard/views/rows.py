@@ -41,12 +41,12 @@ def show() -> None:
         st.html(tag("p", _why_none(page), cls="dr-say"))
         return
     in_list = [row for row in everything if row["list"] == page.view.listed]
-    kept = [row for row in in_list if page.view.outliers != "without" or not row["outlier"]]
+    kept = [row for row in in_list if page.sets != ("without",) or not row["outlier"]]
     if not kept:
-        st.html(tag("p", _why_empty(page, bool(in_list)), cls="dr-say"))
-    else:
-        shown = kept[:SHOWN_ROWS]
-        st.html(table(_count(shown, kept), _head(shown), [_row(page, row) for row in shown], label="Rows"))
+        st.html(tag("p", _why_empty(bool(in_list)), cls="dr-say"))
+        return
+    shown = kept[:SHOWN_ROWS]
+    st.html(table(_count(shown, kept), _head(shown), [_row(row) for row in shown], label="Rows"))
     csv_button(kept, name=f"{page.campaign.protocol_name}-{chosen}-{page.view.listed}-{page.view.outliers}", key="rows")
 
 
@@ -64,12 +64,12 @@ def _says(page: Page) -> str:
 
 
 def _why_none(page: Page) -> str:
-    if page.campaign.imported and not page.protocol.windows:
+    if not page.has_positions:
         return "No rows: the source gives no positions."
     return "No rows were listed for this arm. A campaign of an older version has none: drift measure lists them."
 
 
-def _why_empty(page: Page, there: bool) -> str:
+def _why_empty(there: bool) -> str:
     return "Every row of this list lies in a declared outlier window." if there else "No position is in this list."
 
 
@@ -90,7 +90,7 @@ def _head(rows: list[dict[str, Any]]) -> list[Html]:
     return [tag("th", word, scope="col") for word in words]
 
 
-def _row(page: Page, row: dict[str, Any]) -> Html:
+def _row(row: dict[str, Any]) -> Html:
     where = [tag("span", f"position {row['position']:,}", cls="dr-line dr-title dr-num")]
     where += [tag("span", row["range"], cls="dr-line dr-title dr-wrap")] if row["range"] else []
     where += [tag("span", row["role"], cls="dr-line dr-title")]

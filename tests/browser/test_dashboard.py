@@ -15,6 +15,7 @@ from tests.ui.synthetic import HOSTILE_TITLE, OUTLIER, InventedStore
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+PATHS = ("", "measures?v=1&arm=q8_0", "ranges", "rows?v=1&arm=ablated&listed=kl", "pairs", "outliers", "published")
 SWITCH = {"with": "with outliers", "without": "without outliers", "both": "side by side"}
 
 
@@ -44,7 +45,7 @@ def query(page: Page) -> dict[str, list[str]]:
 
 
 # First, while the server has seen nobody: a link to a page must not depend on an earlier visit to the front page.
-@pytest.mark.parametrize("path", ["ranges?v=1&outliers=both", "outliers?v=1&outliers=without"])
+@pytest.mark.parametrize("path", ["ranges?v=1&outliers=both", "measures?v=1&outliers=without"])
 def test_a_link_to_another_page_opens_it_as_it_was(path: str, open_page: OpenPage) -> None:
     page = open_page(path)
     assert f"outliers={chosen(page)}" in path
@@ -101,6 +102,43 @@ def test_the_view_goes_along_through_the_navigation(open_page: OpenPage) -> None
     assert chosen(page) == "without"
 
 
+def test_the_new_pages_show_what_is_stored_and_keep_their_choices_in_the_address(
+    open_page: OpenPage, store: InventedStore
+) -> None:
+    page = open_page("measures?v=1&arm=q4_0")
+    row = store.figure("q4_0", "dnll", "mean", "with")
+    cell = page.locator('tr[data-spec="dnll"][data-statistic="mean"] .dr-value')
+    assert cell.inner_text() == write_number(row["value"], "nats", low=row["low"], high=row["high"])
+    assert page.locator("[data-testid=stVegaLiteChart]").count() == 3, "definitions by arm, history, depth"
+
+    page.get_by_role("link", name="Rows").click()
+    page.wait_for_selector('table[aria-label="Rows"]')
+    settled(page)
+    assert query(page)["arm"] == ["q4_0"], "the arm goes along"
+    page.get_by_role("radio", name="largest divergence", exact=True).click()
+    page.wait_for_function("document.querySelector('h3')?.innerText.startsWith('Largest divergence')")
+    settled(page)
+    assert query(page)["listed"] == ["kl"]
+    assert page.locator(".dr-text img, .dr-text script, .dr-text a").count() == 0
+    assert "<img src=x onerror=alert(1)>" in page.locator('table[aria-label="Rows"]').inner_text()
+
+    page.get_by_role("link", name="Pairs").click()
+    page.wait_for_selector('table[aria-label="Pairs"]')
+    settled(page)
+    assert (
+        page.locator('tr[data-left="q8_0"][data-right="q4_0"] td[data-figure="sign_flip"]')
+        .inner_text()
+        .startswith("p ")
+    )
+    assert query(page)["figure"] == ["kl.full/mean"]
+
+    page.get_by_role("link", name="Published").click()
+    page.wait_for_selector("text=none of them is ranked")
+    settled(page)
+    assert page.get_by_text("published, not recomputable").first.is_visible()
+    assert query(page)["campaign"] == [store.campaign]
+
+
 def test_hostile_text_stays_text(open_page: OpenPage) -> None:
     page = open_page()
     title = page.locator('tr[data-arm="q4_0"] th').first
@@ -125,9 +163,15 @@ def test_a_filter_and_a_sort_are_in_the_address(open_page: OpenPage) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_readable_in_both_schemes(scheme: str, open_page: OpenPage) -> None:
-    page = open_page(scheme=scheme)
-    for selector in (".dr-value", ".dr-small", ".dr-chip", ".dr-question"):
-        assert contrast(page, selector) >= 4.5, (scheme, selector)
+    selectors = {
+        "": (".dr-value", ".dr-small", ".dr-chip", ".dr-question"),
+        "rows?v=1&arm=ablated&listed=kl": (".dr-text", ".dr-text b", ".dr-token"),
+        "measures?v=1&arm=q8_0": (".dr-spec", ".dr-title"),
+    }
+    for path, found in selectors.items():
+        page = open_page(path, scheme=scheme)
+        for selector in found:
+            assert contrast(page, selector) >= 4.5, (scheme, selector)
 
 
 def contrast(page: Page, selector: str) -> float:
@@ -151,7 +195,7 @@ def contrast(page: Page, selector: str) -> float:
 
 @pytest.mark.parametrize("width", [1440, 1024])
 def test_nothing_is_wider_than_the_page(width: int, open_page: OpenPage) -> None:
-    for path in ("", "ranges", "outliers"):
+    for path in PATHS:
         page = open_page(path, width=width)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         main = page.evaluate(

@@ -22,6 +22,7 @@ from drift_runs.measure.results import Results
 from drift_runs.measure.text import Texts, TokenText
 from drift_runs.protocol.canonical import canonical_json, protocol_sha256
 from drift_runs.protocol.model import Protocol
+from drift_runs.tracking.records import ArmRecord
 
 HOSTILE_TITLE = '<script>document.title="owned"</script> [a](http://example.invalid) ![i](http://example.invalid/i.png)'
 OUTLIER_REASON = "It repeats one table with numbers only, which no request does."
@@ -261,6 +262,12 @@ class InventedStore:
     uri: str
     campaign: str
     figures: Mapping[str, pa.Table]
+
+    def records(self) -> tuple[ArmRecord, ...]:
+        """The arms as the store lists them."""
+        from drift_runs.tracking.mlflow_store import list_campaigns
+
+        return next(record for record in list_campaigns(self.uri) if record.run_id == self.campaign).arms
 
     def figure(self, arm: str, spec: str, statistic: str, outliers: str, kind: str = "all", scope: str = "all") -> dict:
         """The stored row of one figure."""

@@ -273,8 +273,8 @@ def test_outliers_page_reports_the_declared_windows(open_app: OpenApp, invented_
 
 TABLES = {
     "views/overview.py": "candidates not-comparable follow-ups floors",
-    "views/measures.py": "divergence tail support entropy flips bands history depth quarter volatile copies literals role "
-    "group launches",
+    "views/measures.py": "divergence tail support entropy flips bands history depth quarter volatile copies literals "
+    "role group launches",
     "views/ranges.py": "kinds ranges",
     "views/rows.py": "rows",
     "views/pairs.py": "pairs agreement",
