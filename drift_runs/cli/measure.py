@@ -11,8 +11,8 @@ from drift_runs.cli.run import add_store_arguments
 HELP = """Compute every figure again from the stored rows. No model is opened and nothing is logged: figures that differ
 from what was logged are listed, so that a change of the arithmetic is seen.
 
-RUN is a protocol file, the name of a protocol or import, or the beginning of a run's id. With --check the exit code says
-whether everything that was logged is what the rows give: 1 when a figure differs, 4 when something could not be
+RUN is a protocol file, the name of a protocol or import, or the beginning of a run's id. With --check the exit code
+says whether everything that was logged is what the rows give: 1 when a figure differs, 4 when something could not be
 compared."""
 EXAMPLE = """drift measure smollm2-quick
 drift measure smollm2-quick --arm q4_0 --json
