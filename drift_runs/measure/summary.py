@@ -252,6 +252,8 @@ class _Summary:
             self.resampler,
             self._spans(beside.side, column, found.chosen) if beside.side is not None else (),
         )
+        if not self.protocol.ranges:
+            absence = absence or "the protocol labels no ranges"
         return worst_figure(common, spec, statistic, worst, beside, absence)
 
     def _spans(self, side: SelectedSide, column: str, chosen: Selection) -> tuple[SpanValues, ...]:

@@ -45,6 +45,11 @@ _CHOSEN: dict[tuple[str, str], frozenset[str]] = {
             "reference_mass_outside/mean",
             "missed/share",
             "support_collapse/count",
+            "rollout.exact/share",
+            "rollout.exact/count",
+            "rollout.prefix/share",
+            "rollout.prefix/tokens",
+            "rollout.agree/share",
         ]
     ),
     ("all", "without"): frozenset(
