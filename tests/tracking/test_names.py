@@ -200,6 +200,19 @@ def test_the_headline_carries_its_spec_whatever_stands_first():
     assert headline_of(figures(figure(spec="flip", statistic="rate"))) == ""
 
 
+def test_rollouts_are_logged_and_their_steps_stay_in_the_file():
+    rows = [
+        figure(spec="rollout.exact", statistic="share", value=0.75),
+        figure(spec="rollout.prefix", statistic="tokens", value=853.0),
+        figure(spec="rollout.first", statistic="count", scope_kind="step", scope="3", value=2.0),
+    ]
+    metrics = names.select_metrics(figures(*rows))
+    assert metrics == {"rollout.exact/all/share": 0.75, "rollout.prefix/all/tokens": 853.0} | {
+        "withheld": 0.0,
+        "nonfinite": 0.0,
+    }
+
+
 def test_figures_of_two_arms_are_refused():
     with pytest.raises(StoreError, match="2 arms"):
         names.select_metrics(figures(figure(), figure(arm="other")))
