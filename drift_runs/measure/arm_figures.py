@@ -59,7 +59,9 @@ def ratio_figure(
 
 
 def count_figure(common: dict, column: RatioColumn, at: int, found: Selected, beside: Beside) -> Figure:
-    """How often something happened among the positions where it could be seen."""
+    """How often something happened among the positions where it could be seen; withheld where it could be at none."""
+    used, excluded = int(found.sums.used[at]), int(found.sums.excluded[at])
+    unseen = len(found.chosen) > 0 and excluded == len(found.chosen)
     floor_value = None
     if beside.side is not None and beside.side.sums.excluded[at] < len(found.chosen):
         floor_value = float(beside.side.sums.sums[at])
@@ -68,9 +70,11 @@ def count_figure(common: dict, column: RatioColumn, at: int, found: Selected, be
         **beside.labels(),
         spec=column.spec,
         statistic=column.count,
-        value=float(found.sums.sums[at]),
-        n=int(found.sums.used[at]),
-        excluded=int(found.sums.excluded[at]),
+        value=None if unseen else float(found.sums.sums[at]),
+        n=used,
+        excluded=excluded,
+        state=WITHHELD if unseen else FIRM,
+        reason=column.absence or "no positions" if unseen else "",
         floor_value=floor_value,
     )
 

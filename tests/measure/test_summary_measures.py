@@ -171,6 +171,15 @@ def test_positions_that_agree_exactly_are_counted(protocol, make_table):
     assert (row["value"], row["n"], row["excluded"]) == (7, N - 1, 1)
 
 
+def test_nothing_is_counted_where_nothing_could_be_seen(protocol, make_table):
+    arrays = columns()
+    arrays["flip"][:120] = np.nan
+    find = finder(summarise(make_table(protocol, **arrays), protocol, arm="q4_0", floors={}))
+    row = find("flip", "count", "window", "a")
+    assert (row["value"], row["n"], row["excluded"], row["reason"]) == (None, 0, 120, "no positions")
+    assert find("flip", "count")["value"] == arrays["flip"][120:].sum()
+
+
 def test_top_k_rows_have_what_k_allows_and_nothing_else(imported, make_table):
     arrays = top_k_columns()
     arrays["flags"] = np.zeros(N)
