@@ -372,6 +372,7 @@ class _Import:
             self.protocol,
             protocol_sha256=self.digest,
             reference_capture_id=self._capture_of(against),
+            floor_kinds=[floor.kind for floor in self.protocol.floors if floor.arm == against],
         ).as_tags()
         beside = "" if arm.role == "floor" else ",".join(sorted(self.results.floors_of(against)))
         return ComparisonFacts(

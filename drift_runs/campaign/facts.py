@@ -79,6 +79,20 @@ def comparison_facts(
     )
 
 
+def undeclared_settings(execution: Execution, against: Execution) -> dict[str, object]:
+    """Settings in which an execution differs from what it is compared with though the protocol names none of the two.
+
+    A thread count of the machine's file is one: the difference may be the arm's or the threads'.
+    """
+    declared = set(against.arm.settings.model_fields_set) | execution.arm.settings.model_fields_set
+    if execution.floor is not None and execution.floor.settings is not None:
+        declared |= execution.floor.settings.model_fields_set
+    usual = settings_of(against)
+    return {
+        name: value for name, value in settings_of(execution).items() if value != usual[name] and name not in declared
+    }
+
+
 def settings_of(execution: Execution) -> dict[str, object]:
     """Engine settings that may be varied, by name."""
     settings = execution.settings

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from drift_runs import schema
 from drift_runs.campaign.checks import Twins, check_switch, compare_captures, refuted, several_processes
-from drift_runs.campaign.facts import campaign_facts, campaign_key, comparison_facts
+from drift_runs.campaign.facts import campaign_facts, campaign_key, comparison_facts, undeclared_settings
 from drift_runs.campaign.request import Outcome, Request
 from drift_runs.capture.execution import Execution
 from drift_runs.engines.base import EngineIdentity
@@ -107,10 +107,15 @@ class Logbook:
         against = self.outcomes.get(execution.against)
         if error is None and against is not None and against.error is not None:
             error = NotMeasured(f"arm {execution.against} failed", where=f"arm {execution.name}")
+        compared_with = self._against(execution)
         key = key_of(
             self.loaded.protocol,
             protocol_sha256=self.loaded.protocol_sha256,
-            reference_capture_id=self._against(execution).capture_id,
+            reference_capture_id=compared_with.capture_id,
+            reference_launch=compared_with.launch,
+            windows=execution.windows,
+            floor_kinds=[floor.kind for floor in self.loaded.protocol.floors if floor.arm == execution.against],
+            undeclared=undeclared_settings(execution, compared_with),
         )
         # Figures that were made while a floor had failed stand beside other floors: they are made again.
         floors = "" if execution.kind == "floor" else ",".join(sorted(self.results.floors_of(execution.against)))
