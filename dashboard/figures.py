@@ -46,12 +46,20 @@ STRONG_RATE = Column(
 )
 
 
+EXACT = Column(key="exact", header="equal in full", spec="rollout.exact", statistic="share", unit="share")
+PREFIX = Column(key="prefix", header="equal prefix", spec="rollout.prefix", statistic="share", unit="share")
+AGREE = Column(key="agree", header="agreeing tokens", spec="rollout.agree", statistic="share", unit="share")
+ROLLOUTS = (EXACT, PREFIX, AGREE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """The leading columns of one campaign: its divergence is what its protocol names."""
 
     headline: str
     """Spec id of the divergence, with its K where it has one."""
+    free_running: bool = False
+    """Continuations were compared and no distributions: there is no divergence, and rollouts lead."""
 
     def _divergence(self, key: str, words: str, statistic: str) -> Column:
         return Column(key=key, header=words, spec=self.headline, statistic=statistic, unit="nats")
@@ -70,15 +78,27 @@ class Columns:
 
     @property
     def overview(self) -> tuple[Column, ...]:
-        return (FLIP, self.mean, self.p95, self.worst, STRONG)
+        return ROLLOUTS if self.free_running else (FLIP, self.mean, self.p95, self.worst, STRONG)
+
+    @property
+    def first(self) -> Column:
+        """What a sentence about all arms is about."""
+        return EXACT if self.free_running else self.mean
 
     def by_key(self, key: str) -> Column:
-        """A column of the overview by its name in the URL."""
-        return next(column for column in self.overview if column.key == key)
+        """A column of the overview by its name in the URL; the first one where the campaign has none of that name."""
+        return next((column for column in self.overview if column.key == key), self.first)
 
     def of_metric(self, metric: str) -> Column:
         """The column of one of ``state.METRICS``."""
         return {"divergence.p95": self.p95, "divergence.mean": self.mean, "flip.rate": FLIP}[metric]
+
+
+def columns_of(protocol: Protocol, book: Book) -> Columns:
+    """The leading columns of a campaign, from its protocol and what was measured."""
+    headline = headline_of(protocol, book)
+    specs = set(book.table["spec"].to_pylist())
+    return Columns(headline=headline, free_running=EXACT.spec in specs and headline not in specs)
 
 
 def short_name(spec: str) -> str:

@@ -13,7 +13,7 @@ import streamlit as st
 from dashboard import data, state
 from dashboard.components import style
 from dashboard.components.markup import Html, tag
-from dashboard.figures import Book, Column, Columns, differs_by_outliers, headline_of
+from dashboard.figures import Book, Column, Columns, columns_of, differs_by_outliers
 from drift_runs.errors import DriftError
 from drift_runs.measure.comparability import compare_keys, key_from_tags, ranked_groups
 
@@ -178,7 +178,7 @@ def open_page(title: str) -> Page:
         campaign=campaign,
         book=book,
         protocol=protocol,
-        columns=Columns(headline=headline_of(protocol, book)),
+        columns=columns_of(protocol, book),
         row=row,
     )
 

@@ -157,7 +157,7 @@ def _figures(page: Page, arm: ArmRecord, outliers: str) -> list[Html]:
         beside = page.figure(arm.arm, more, outliers) if more else None
         lines = figure_cell(page.figure(arm.arm, column, outliers), column, beside=beside)
         cells.append(tag("td", lines, data_figure=column.key))
-    first = page.figure(arm.arm, FLIP, outliers)
+    first = page.figure(arm.arm, page.columns.overview[0], outliers)
     cells.append(tag("td", f"{first.n:,}" if first else "", cls="dr-num dr-right"))
     return cells
 

@@ -53,7 +53,7 @@ ROLLOUT_WORDS = {
     "rollout.exact": "continuations that are equal in full",
     "rollout.prefix": "equal prefix",
     "rollout.agree": "tokens that agree, position by position",
-    "rollout.first": "first difference",
+    "rollout.prefix.dlogprob": "difference of log-probability in the equal prefix",
 }
 LAUNCH_WORDS = {
     "mean": "mean over launches",

@@ -35,7 +35,7 @@ def unit_of(spec: str, statistic: str) -> str:
         return "count"
     if statistic in _SHARES or spec.startswith(_MASSES):
         return "share"
-    if spec.startswith("rollout."):
+    if spec.startswith("rollout.") and not spec.endswith("dlogprob"):
         return "tokens" if "token" in statistic else "number"
     return "number" if spec.startswith(_NUMBERS) else "nats"
 

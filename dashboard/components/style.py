@@ -48,5 +48,6 @@ SHEET = f"""
 .dr-text b {{ font-weight: 700; padding: 0 0.15rem; border-radius: 0.2rem; border-bottom: 2px solid var(--dr-hue);
   background: color-mix(in srgb, var(--dr-hue) 14%, transparent); }}
 .dr-token {{ font-family: monospace; overflow-wrap: anywhere; }}
+.dr-narrow {{ max-width: 24rem; }}
 .dr-key {{ font-size: 0.8rem; opacity: 0.85; margin: 0.3rem 0; }}
 """

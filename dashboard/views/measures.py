@@ -38,13 +38,15 @@ def show() -> None:
     if not shown.here:
         st.html(tag("p", _nothing(page), cls="dr-say"))
         return
-    divergence_forms(page, shown)
+    if not page.columns.free_running:
+        divergence_forms(page, shown)
     section(shown, "Best K and padding", SUPPORT, "support", SUPPORT_SAYS)
     _sharpness(shown)
     section(shown, "Flips", FLIPS, "flips", FLIPS_SAY)
     by_confidence(page, shown)
-    by_length(page, shown)
-    by_marks(page, shown)
+    if not page.columns.free_running:
+        by_length(page, shown)
+        by_marks(page, shown)
     by_text(page, shown)
     _launches(shown)
     _rollouts(shown)
@@ -159,6 +161,21 @@ def _rollouts(shown: Shown) -> None:
         )
     )
     shown_csv(shown, [figure for _, figure in found], "rollouts")
+    steps = shown.page.book.rows(arm=shown.arm.arm, scope_kind="step", outliers=shown.sets[0])
+    if steps:
+        head = [tag("th", "first difference at step", scope="col"), tag("th", "prompts", scope="col", cls="dr-right")]
+        body = [
+            tag(
+                "tr",
+                tag("th", figure.scope, scope="row"),
+                tag("td", f"{figure.value:,.0f} of {figure.n:,}", cls="dr-num dr-right"),
+                data_step=figure.scope,
+            )
+            for figure in steps
+            if figure.value is not None
+        ]
+        st.html(tag("div", table("", head, body, label="First difference"), cls="dr-narrow"))
+        shown_csv(shown, steps, "first-difference")
 
 
 def _rest(shown: Shown) -> None:

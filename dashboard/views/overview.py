@@ -35,7 +35,9 @@ def show() -> None:
     complete = page.arms("candidate")
     candidates = ordered(page, [arm for arm in complete if arm.arm in ranking.ranked])
     follow_ups = ordered(page, page.arms("follow-up"))
-    exported = (*page.columns.overview, FLIP_STRICT, STRONG_RATE)
+    exported = (
+        page.columns.overview if page.columns.free_running else (*page.columns.overview, FLIP_STRICT, STRONG_RATE)
+    )
     st.subheader("Candidates", anchor=False)
     _unfinished(page)
     if candidates:
@@ -43,7 +45,8 @@ def show() -> None:
         shown = f"{len(complete)} of {_candidates(len(everyone))}." if len(complete) < len(everyone) else ""
         st.html(arm_table(page, candidates, label="Candidates", caption=f"{shown} {_reading(page)}".strip()))
         csv_button(csv_rows(page, candidates, exported), name=_file(page, "candidates"), key="candidates")
-        _charts(page, candidates, [arm for arm in follow_ups if arm.arm in ranking.ranked])
+        if not page.columns.free_running:
+            _charts(page, candidates, [arm for arm in follow_ups if arm.arm in ranking.ranked])
     else:
         st.html(tag("p", _why_none(everyone, complete), cls="dr-say"))
     _not_comparable(page, ranking, [arm for arm in complete if arm.arm not in ranking.ranked], exported)
@@ -101,9 +104,8 @@ def _file(page: Page, what: str) -> str:
 def _controls(page: Page) -> None:
     positions_control(page)
     labels = {"arm": "arm", **{column.key: column.label for column in page.columns.overview}}
-    page.row.selectbox(
-        "Sort by", state.SORTS, format_func=labels.__getitem__, width=215, **control("sort", page.view.sort)
-    )
+    sort = page.view.sort if page.view.sort in labels else page.columns.first.key
+    page.row.selectbox("Sort by", list(labels), format_func=labels.__getitem__, width=215, **control("sort", sort))
     page.row.segmented_control(
         "Order", state.ORDERS, format_func=ORDER_LABELS.__getitem__, required=True, **control("order", page.view.order)
     )
@@ -119,7 +121,8 @@ def _unfinished(page: Page) -> None:
 def _sentence(page: Page, arms: list[ArmRecord]) -> list[object]:
     """What is seen, in words, from the figures themselves."""
     outliers = page.sets[0]
-    figures = {arm.arm: page.figure(arm.arm, page.columns.mean, outliers) for arm in arms}
+    column = page.columns.first
+    figures = {arm.arm: page.figure(arm.arm, column, outliers) for arm in arms}
     counts = Counter(figure.verdict for figure in figures.values() if figure and figure.verdict)
     parts: list[object] = []
     if counts:
@@ -127,8 +130,10 @@ def _sentence(page: Page, arms: list[ArmRecord]) -> list[object]:
         parts.append(f"By {page.columns.headline} mean, of {_candidates(len(arms))}: {', '.join(words)}. ")
     there = {name: figure for name, figure in figures.items() if figure and figure.value is not None}
     if there:
-        worst = max(there, key=lambda name: there[name].value)
-        parts += ["The largest is ", tag("b", worst), f" with {write_value(there[worst], 'nats')} nats"]
+        worst = (min if page.columns.free_running else max)(there, key=lambda name: there[name].value)
+        unit = " nats" if column.unit == "nats" else " of the continuations equal in full"
+        lead = "The least equal is " if page.columns.free_running else "The largest is "
+        parts += [lead, tag("b", worst), f" with {write_value(there[worst], column.unit)}{unit}"]
         parts.append(f" ({OUTLIER_LABELS[outliers]})." if page.view.outliers == "both" else ".")
     return parts
 
@@ -141,13 +146,15 @@ def _reading(page: Page) -> str:
     """The rule by which to read a cell, with the floor and interval by name."""
     outliers = page.sets[0]
     arms = {arm.arm for arm in page.arms("candidate")}
-    found = page.book.by_arm(page.columns.mean, page.view.scope, outliers)
+    found = page.book.by_arm(page.columns.first, page.view.scope, outliers)
     figures = [figure for name, figure in found.items() if name in arms]
     floors = sorted({figure.floor for figure in figures if figure.floor})
     intervals = sorted({figure.interval for figure in figures if figure.interval})
     notes = sorted({figure.reason for figure in figures if figure.reason})
     headline = page.columns.headline
     text = f"A cell: value, [interval], floor; the verdict is decided on the paired difference of {headline} mean."
+    if page.columns.free_running:
+        text = "A cell: value, [interval]. Continuations run freely: one different token changes all that follow."
     if floors:
         text += f" Floor: {', '.join(floors)}."
     if intervals:
@@ -247,7 +254,7 @@ def _floors(page: Page) -> None:
     head += [tag("th", "of", scope="col")] if several else []
     head += [tag("th", "outliers", scope="col")] if len(sets) > 1 else []
     head += [tag("th", words, scope="col") for words in ("rows identical", "windows identical", "largest difference")]
-    columns = (FLIP, FLIP_STRICT, page.columns.mean)
+    columns = page.columns.overview if page.columns.free_running else (FLIP, FLIP_STRICT, page.columns.mean)
     head += [
         tag("th", column.header, tag("span", column.spec, cls="dr-line dr-spec"), scope="col") for column in columns
     ]
