@@ -120,7 +120,7 @@ FIGURES = _schema(
         ("standard_error", pa.float64(), True),  # clustered
         ("bca_low", pa.float64(), True),  # bias-corrected and accelerated interval of the same resamples
         ("bca_high", pa.float64(), True),
-        ("t_low", pa.float64(), True),  # Student's t on the log of cluster means, where there are few clusters
+        ("t_low", pa.float64(), True),  # Student's t on the log of cluster means, shifted to the mean, for few clusters
         ("t_high", pa.float64(), True),
         ("clusters", pa.int64(), True),
         ("named", pa.string(), False),  # the range that a worst-range statistic names

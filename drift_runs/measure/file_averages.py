@@ -112,7 +112,7 @@ class Scopes:
         if clusters < 2:
             return Ends(clusters=clusters, note=note)
         found = intervals_of_sums(top, bottom, self.resampler)
-        ends = [*found.percentile, *found.bca, found.standard_error, *found.log_t]
+        ends = [*found.percentile, *found.bca, found.standard_error, *found.log_t_mean]
         return Ends(
             *(float(end[0]) if np.isfinite(end[0]) else None for end in ends),
             clusters=clusters,

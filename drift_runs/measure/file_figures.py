@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from drift_runs.measure.file_averages import Average, Layout, Scopes
+from drift_runs.measure.headline import unsaid_reason
 from drift_runs.measure.positions import Positions, positions_of
 from drift_runs.measure.quantiles import QUANTILES, TailShare, guard_state, tail_share, values_beyond
 from drift_runs.measure.resampler import Floats, Resampler
@@ -159,13 +160,7 @@ def _divergence(item: Divergence, positions: Positions, scopes: Scopes) -> Diver
     if item.base == "kl.topk-tail":
         # A server that returns K entries says it only where none of the reference's best is missing: where drift is
         # mild. A mean over those positions would be no mean of this comparison.
-        unsaid = np.isfinite(positions.kl_topk_lower_nats) & ~np.isfinite(values)
-        if unsaid.any():
-            reason = (
-                f"the candidate does not say it at {int(unsaid.sum()):,} of {len(values):,} positions, those where it "
-                "drifts most: a mean over the others would be too low"
-            )
-            values = np.full(len(values), np.nan)
+        reason = unsaid_reason(positions.unsaid_tails, len(positions)) or reason
     finite = values[np.isfinite(values)]
     n = len(finite)
     has_tail = item.base in ("kl.topk-tail", "kl.topk-lower")

@@ -19,22 +19,31 @@ class Headline:
     """Spec id, with K where the definition depends on it."""
     column: str
     """Its field of ``Positions``."""
-    measured: bool
-    """Whether any position has it; a comparison without positions counts as measured."""
-
-    @property
-    def absence(self) -> str:
-        """Why there is no figure when nothing was measured; empty when something was."""
-        return "" if self.measured else f"not measured: no row has {self.spec}"
+    absence: str
+    """Why there is no figure when nothing was measured; empty when something was, or there are no positions."""
 
 
 def headline_of(positions: Positions, protocol: Protocol) -> Headline:
     """The headline of ``positions``; K is that of the rows, or the protocol's when no row has one."""
     column = BY_BASE[protocol.capture.divergence].column
-    return Headline(
-        spec=headline_spec(protocol, positions.top_k or protocol.capture.top_k),
-        column=column,
-        measured=len(positions) == 0 or bool(np.isfinite(getattr(positions, column)).any()),
+    spec = headline_spec(protocol, positions.top_k or protocol.capture.top_k)
+    absence = ""
+    if len(positions) and not np.isfinite(getattr(positions, column)).any():
+        absence = unsaid_reason(positions.unsaid_tails, len(positions)) if column == TAIL.column else ""
+        absence = absence or f"not measured: no row has {spec}"
+    return Headline(spec=spec, column=column, absence=absence)
+
+
+TAIL = BY_BASE["kl.topk-tail"]
+
+
+def unsaid_reason(unsaid: int, positions: int) -> str:
+    """Why nobody has ``kl.topk-tail`` when ``unsaid`` of the positions do not say it; empty when all do."""
+    if not unsaid:
+        return ""
+    return (
+        f"the candidate does not say it at {unsaid:,} of {positions:,} positions, those where it "
+        "drifts most: a mean over the others would be too low"
     )
 
 

@@ -23,6 +23,9 @@ class Positions:
     """Names of the windows, in order of first appearance."""
     top_k: int | None
     """K of every top-K column; None where there is none."""
+    unsaid_tails: int
+    """Positions whose ``kl.topk-tail`` the candidate did not say although its other entries are known. They are those
+    where it drifts most, so a mean over the others would be too low: with one of them nobody has the figure."""
     window: NDArray[np.int32]
     """Index into ``windows``."""
     position: NDArray[np.int32]
@@ -88,7 +91,8 @@ class Positions:
         return getattr(self, BY_BASE[base].column)
 
 
-_ARRAYS = tuple(field.name for field in fields(Positions) if field.name not in ("windows", "top_k"))
+_WHOLE = ("windows", "top_k", "unsaid_tails")
+_ARRAYS = tuple(field.name for field in fields(Positions) if field.name not in _WHOLE)
 _DERIVED = ("window", "position", "generated", "dnll_nats", "flags")
 _READ = tuple(name for name in _ARRAYS if name not in _DERIVED)
 
@@ -111,9 +115,13 @@ def positions_of(table: pa.Table, *, windows: tuple[str, ...] | None = None) -> 
         raise NotComparable(f"rows of K = {', '.join(map(str, sorted(ks)))} in one comparison", expected="one K")
     floats = {name: _floats(table[name])[order] for name in _READ}
     roles = table["role"].cast(pa.string())
+    unsaid = int((np.isfinite(floats["kl_topk_lower_nats"]) & ~np.isfinite(floats["kl_topk_tail_nats"])).sum())
+    if unsaid:
+        floats["kl_topk_tail_nats"][:] = np.nan
     return Positions(
         windows=known,
         top_k=ks.pop() if ks else None,
+        unsaid_tails=unsaid,
         window=window[order],
         position=position[order],
         generated=pc.equal(roles, "generated").to_numpy(zero_copy_only=False).astype(bool)[order],

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drift_runs.measure.flips import BANDS, band_index
-from drift_runs.measure.headline import headline_of, others_of
+from drift_runs.measure.headline import TAIL, headline_of, others_of, unsaid_reason
 from drift_runs.measure.marks import confident_mask, known_mask, volatile_mask
 from drift_runs.measure.positions import Positions
 from drift_runs.protocol.model import Protocol
@@ -49,7 +49,7 @@ def columns_of(positions: Positions, protocol: Protocol) -> tuple[RatioColumn, .
     Of the others, and of the core of imported rows, only those are given that some position has: rows without a
     column say nothing of it.
     """
-    extra = [column for column in _extra(positions, protocol) if _known(column, positions, protocol)]
+    extra = [column for column in _extra(positions, protocol) if column.absence or _known(column, positions, protocol)]
     return (*_core(positions, protocol), *extra)
 
 
@@ -164,6 +164,15 @@ def _extra(positions: Positions, protocol: Protocol) -> list[RatioColumn]:
         RatioColumn(spec=item.spec(positions.top_k), statistic="mean", terms=_of(item.column))
         for item in others_of(positions, protocol)
     ]
+    if positions.unsaid_tails and protocol.capture.divergence != TAIL.base:
+        columns.append(
+            RatioColumn(
+                spec=TAIL.spec(positions.top_k),
+                statistic="mean",
+                terms=_of(TAIL.column),
+                absence=unsaid_reason(positions.unsaid_tails, len(positions)),
+            )
+        )
     columns += [
         RatioColumn(
             spec=headline.spec,

@@ -236,6 +236,6 @@ def whole_interval(found: ClusterIntervals, place: int) -> Interval:
         standard_error=number_or_none(found.standard_error[place]),
         bca_low=number_or_none(found.bca.low[place]),
         bca_high=number_or_none(found.bca.high[place]),
-        t_low=number_or_none(found.log_t.low[place]),
-        t_high=number_or_none(found.log_t.high[place]),
+        t_low=number_or_none(found.log_t_mean.low[place]),
+        t_high=number_or_none(found.log_t_mean.high[place]),
     )

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drift_runs.errors import NotComparable
+from drift_runs.measure.headline import TAIL
 from drift_runs.measure.histograms import BINS, Counts, Floats, bin_index
 from drift_runs.measure.intervals import cluster_of
 from drift_runs.measure.positions import Positions, positions_of
@@ -84,6 +85,8 @@ class ShardSummary:
 
         self._columns: dict[int | None, tuple[RatioColumn, ...]] = {}
         count, figures = len(self.windows), len(self._columns_of(None))
+        self.unsaid_tails = 0
+        """See :class:`positions.Positions`: with one of them no position counts for ``kl.topk-tail``."""
         self.rows = np.zeros(count, dtype=np.int64)
         self.infinite = np.zeros(count, dtype=np.int64)
         self.used = np.zeros((count, figures), dtype=np.int64)
@@ -119,6 +122,7 @@ class ShardSummary:
                 shown = bool(known[at]) and not over_dictionary
             else:
                 shown = bool(known[at]) or at == HEADLINE or (made_here and at < CORE)
+                shown = shown or (base == TAIL.base and self.unsaid_tails > 0)
             if shown:
                 places.append(at)
         return tuple(places)
@@ -149,6 +153,7 @@ class ShardSummary:
         for first in range(0, table.num_rows, ROWS_AT_ONCE):
             positions = positions_of(table.slice(first, ROWS_AT_ONCE))
             self._set_k(positions.top_k)
+            self.unsaid_tails += positions.unsaid_tails
             ratios = Ratios.of(positions, self.protocol, self._columns_of(positions.top_k))
             edges = np.flatnonzero(np.diff(positions.window, prepend=-1, append=len(positions.windows)))
             for start, stop in pairwise(edges):
@@ -161,6 +166,7 @@ class ShardSummary:
         if other.protocol != self.protocol:
             raise NotComparable("shards of two protocols", expected="one protocol")
         self._set_k(other.top_k)
+        self.unsaid_tails += other.unsaid_tails
         self.rows += other.rows
         for window in np.flatnonzero(self.rows > self._scored):
             self._too_many(int(window))

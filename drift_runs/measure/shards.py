@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drift_runs.errors import NotComparable
 from drift_runs.measure.figures import Figure, figures_table
+from drift_runs.measure.headline import TAIL, unsaid_reason
 from drift_runs.measure.histograms import (
     BINS_PER_DECADE,
     Counts,
@@ -43,6 +45,7 @@ from drift_runs.measure.ratios import HEADLINE
 from drift_runs.measure.resampler import Resampler, plural
 from drift_runs.measure.selected import Interval, whole_interval
 from drift_runs.measure.shard_summary import ShardSummary
+from drift_runs.measure.specs import base_of
 from drift_runs.protocol.model import Protocol
 
 LIMIT_POSITIONS = 2_000_000
@@ -107,6 +110,14 @@ class _Shards:
         self.spec = self.columns[HEADLINE].spec
         unmeasured = summary.rows.any() and not summary.known[:, HEADLINE].any()
         self.absence = f"not measured: no row has {self.spec}" if unmeasured else ""
+        self.unsaid = unsaid_reason(summary.unsaid_tails, int(summary.rows.sum()))
+        if self.unsaid and base_of(self.spec) == TAIL.base:
+            raise NotComparable(
+                f"{self.spec} {self.unsaid}",
+                where=f"arm {arm}",
+                expected="rows with the candidate's log-probabilities of every wanted token",
+                todo="choose another capture.divergence",
+            )
 
     def figures(self) -> Iterator[Figure]:
         for choice in choices(self.summary.protocol):
@@ -185,6 +196,9 @@ class _Shards:
             if column.statistic:
                 interval = whole_interval(found, place)
                 absence = self.absence if column_at == HEADLINE else ""
+                if self.unsaid and base_of(column.spec) == TAIL.base:
+                    shared |= {"n": 0, "excluded": used + missing}
+                    used, interval, absence = 0, Interval(), self.unsaid
                 yield Figure(
                     **common,
                     **shared,

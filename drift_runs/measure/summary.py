@@ -215,7 +215,7 @@ class _Summary:
                 yield extreme_figure(common, spec, statistic, column, found, beside)
 
     def _verdict(self, found: Selected, beside: Beside) -> Verdict | None:
-        if beside.side is None or not self.headline.measured:
+        if beside.side is None or self.headline.absence:
             return None
         if beside.borrowed:
             return Verdict(outcome="", reason=BORROWED, difference_nats=None, low=None, high=None, n=0)
