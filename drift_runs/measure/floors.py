@@ -23,6 +23,7 @@ _TOP_K_FIELDS = (
     *(item.column for item in DIVERGENCES if item.needs_k),
     "shared_support",
     "reference_mass_outside",
+    "reference_mass_dropped",
     "missed",
     "reference_entropy_topk_nats",
     "candidate_entropy_topk_nats",

@@ -222,6 +222,11 @@ def _of_top_k(positions: Positions, top_k: int) -> list[RatioColumn]:
             terms=_of("reference_mass_outside"),
         ),
         RatioColumn(
+            spec=f"reference_mass_dropped@{top_k}",
+            statistic="mean",
+            terms=_of("reference_mass_dropped"),
+        ),
+        RatioColumn(
             spec=f"missed@{top_k}",
             statistic="share",
             terms=lambda positions, protocol: positions.missed / top_k,

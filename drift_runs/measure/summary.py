@@ -208,6 +208,7 @@ class _Summary:
         for spec, statistic, column in (
             (f"shared_support@{k}", "min", "shared_support"),
             (f"reference_mass_outside@{k}", "max", "reference_mass_outside"),
+            (f"reference_mass_dropped@{k}", "max", "reference_mass_dropped"),
             ("padding_mass.reference", "max", "reference_padding_mass"),
             ("padding_mass.candidate", "max", "candidate_padding_mass"),
         ):
