@@ -114,7 +114,9 @@ def run(args: argparse.Namespace) -> int:
         last = ""
         if found.kind == "floor" and found.determinism is not None:
             last = f"rows same {found.determinism.rows_identical}/{found.determinism.rows}"
-        print(table.figures_row(found.name, found.figures, last=last))
+        other = next((arm.against for arm in result.protocol.arms if arm.name == found.name), "")
+        mark = f" (against {other})" if other else ""
+        print(table.figures_row(found.name, found.figures, last=last, mark=mark))
     print(table.protocol_notes(result.protocol, draft=False))
     print("All figures: drift dashboard.")
     return 0
