@@ -33,11 +33,14 @@ def determinism_cells(rows_expected: str, found: DeterminismSummary) -> list[Htm
 
 
 def _largest(found: DeterminismSummary) -> tuple[str, str]:
-    """The largest difference and of what: raw logits where they are known, else log-probabilities of shared tokens."""
+    """The largest difference and of what: raw logits where they are known, else log-probabilities of shared tokens.
+
+    Adding 0 takes the sign from a negative zero.
+    """
     if found.max_abs_dlogit is not None:
-        return f"{found.max_abs_dlogit:.3g}", "of a raw logit"
+        return f"{found.max_abs_dlogit + 0.0:.3g}", "of a raw logit"
     if found.max_abs_dlogprob is not None:
-        return f"{found.max_abs_dlogprob:.3g}", "of a log-probability"
+        return f"{found.max_abs_dlogprob + 0.0:.3g}", "of a log-probability"
     return "-", ""
 
 

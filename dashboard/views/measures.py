@@ -124,7 +124,7 @@ def _flatter(shown: Shown, outliers: str) -> list[object]:
             parts.append(f", and is higher in {above.value:,.0f} of {above.n:,} windows")
         parts.append("." if sure else ". The interval holds 0." if ends else ". There is no interval.")
         return parts
-    return ["The rows do not say how flat both sides are."]
+    return ["Which side is flatter is not said: the difference of entropy was not computed."]
 
 
 def _launches(shown: Shown) -> None:

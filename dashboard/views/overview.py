@@ -53,8 +53,7 @@ def show() -> None:
     if follow_ups:
         st.subheader("Follow-ups", anchor=False)
         st.html(tag("p", "Measured outside the frozen protocol: shown apart, not ranked with it.", cls="dr-say"))
-        reasons = {arm.arm: ranking.reasons[arm.arm] for arm in follow_ups if arm.arm in ranking.reasons}
-        st.html(arm_table(page, follow_ups, label="Follow-ups", reasons=reasons))
+        _arms_with_reasons(page, ranking, follow_ups, label="Follow-ups")
         csv_button(csv_rows(page, follow_ups, exported), name=_file(page, "follow-ups"), key="follow-ups")
     _launches(page)
     _floors(page)
@@ -76,12 +75,23 @@ def _not_comparable(page: Page, ranking: Ranking, arms: list[ArmRecord], exporte
         say = "What is not known is not taken for equal. Figures are shown by name, and in no order of size."
     st.html(tag("p", say, cls="dr-say"))
     arms = sorted(arms, key=lambda arm: arm.arm)
-    st.html(arm_table(page, arms, label="Not comparable with these", reasons=ranking.reasons))
+    _arms_with_reasons(page, ranking, arms, label="Not comparable with these")
     rows = [
         {**row, "not_comparable": "; ".join(ranking.reasons.get(str(row["arm"]), ()))}
         for row in csv_rows(page, arms, exported)
     ]
     csv_button(rows, name=_file(page, "not-comparable"), key="not-comparable")
+
+
+def _arms_with_reasons(page: Page, ranking: Ranking, arms: list[ArmRecord], *, label: str) -> None:
+    """A table of arms; reasons that all of several share are said once above it, others have a column."""
+    reasons = {arm.arm: ranking.reasons[arm.arm] for arm in arms if arm.arm in ranking.reasons}
+    shared = set(reasons.values())
+    caption = ""
+    if len(shared) == 1 and len(reasons) == len(arms) > 1:
+        caption = f"All of them: {'; '.join(shared.pop())}."
+        reasons = {}
+    st.html(arm_table(page, arms, label=label, caption=caption, reasons=reasons))
 
 
 def _launches(page: Page) -> None:
