@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -97,8 +96,7 @@ class Columns:
 def columns_of(protocol: Protocol, book: Book) -> Columns:
     """The leading columns of a campaign, from its protocol and what was measured."""
     headline = headline_of(protocol, book)
-    specs = set(book.table["spec"].to_pylist())
-    return Columns(headline=headline, free_running=EXACT.spec in specs and headline not in specs)
+    return Columns(headline=headline, free_running=EXACT.spec in book.specs and headline not in book.specs)
 
 
 def short_name(spec: str) -> str:
@@ -112,10 +110,8 @@ def headline_of(protocol: Protocol, book: Book) -> str:
     if not BY_BASE[base].needs_k:
         return base
     asked = headline_spec(protocol, protocol.capture.top_k)
-    specs = [spec for spec in book.table["spec"].to_pylist() if base_of(spec) == base]
-    if asked in specs or not specs:
-        return asked
-    return Counter(specs).most_common(1)[0][0]
+    often = {spec: count for spec, count in book.specs.items() if base_of(spec) == base}
+    return asked if asked in often or not often else max(often, key=often.__getitem__)
 
 
 def is_withheld(figure: Figure) -> bool:
@@ -130,6 +126,9 @@ class Book:
         tables = list(tables)
         self.table = pa.concat_tables(tables) if tables else schema.FIGURES.empty_table()
         self._by_arm: dict[tuple[Column, str, str], dict[str, Figure]] = {}
+        counted = pc.value_counts(self.table["spec"]).to_pylist()
+        self.specs: dict[str, int] = {item["values"]: item["counts"] for item in counted}
+        """How many figures each spec id has."""
 
     def rows(self, **wanted: str | Sequence[str]) -> list[Figure]:
         """Figures whose columns have the wanted values; a sequence means any of them. Order is the table's."""

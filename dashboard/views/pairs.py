@@ -189,7 +189,7 @@ def _agreement(page: Page) -> None:
         tag(
             "p",
             "Kendall's tau-b of the arms' order by two figures: 1 is the same order, -1 the opposite one. Few arms say "
-            "little: the number of arms is in every row.",
+            f"little: the number of arms is in every row.{_also_ordered(page)}",
             cls="dr-say",
         )
     )
@@ -205,6 +205,14 @@ def _agreement(page: Page) -> None:
     with st.expander(f"As a table ({len(shown)} rows)"):
         st.html(_agreement_table(page, shown))
     csv_button(shown, name=f"{page.campaign.protocol_name}-agreement-{page.view.outliers}", key="agreement")
+
+
+def _also_ordered(page: Page) -> str:
+    """Arms that these orders hold although the overview ranks them with no other: all that have the one reference."""
+    reasons = page.ranking().reasons
+    arms = [arm for role in ("candidate", "follow-up") for arm in page.arms(role, filtered=False)]
+    names = [arm.arm for arm in arms if arm.arm in reasons and not arm.reference]
+    return f" In the orders though not ranked elsewhere: {', '.join(names)}." if names else ""
 
 
 def _agreement_table(page: Page, rows: list[dict[str, Any]]) -> Html:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.state import FACETS, METRICS, ORDERS, OUTLIERS, SORTS, Choices, View, decode, encode, fit
+from dashboard.state import FACETS, LISTS, METRICS, ORDERS, OUTLIERS, SORTS, Choices, View, decode, encode, fit
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")
 VIEWS = st.builds(
@@ -16,6 +16,9 @@ VIEWS = st.builds(
     order=st.sampled_from(ORDERS),
     metric=st.sampled_from(METRICS),
     arm=NAMES,
+    listed=st.sampled_from(LISTS),
+    figure=st.builds("{}/{}".format, NAMES, NAMES),
+    source=NAMES,
     **{facet: st.lists(NAMES, unique=True, max_size=4).map(tuple) for facet in FACETS},
 )
 CHOICES = Choices(
@@ -39,11 +42,17 @@ def test_a_view_survives_the_url(view: View) -> None:
 def test_any_url_gives_a_valid_view(params: dict[str, list[str]]) -> None:
     view, _ = decode(params | {"v": ["1"]})
     assert view.outliers in OUTLIERS and view.sort in SORTS and view.order in ORDERS and view.metric in METRICS
+    assert view.listed in LISTS
 
 
 def test_defaults_are_written_too() -> None:
     pairs = encode(View())
     assert pairs["v"] == "1" and pairs["outliers"] == "with" and pairs["kv"] == "*" and pairs["campaign"] == "*"
+
+
+def test_a_link_from_when_every_divergence_was_kl_full_still_opens() -> None:
+    view, notes = decode({"v": ["1"], "sort": ["kl_p95"], "metric": ["kl.full.mean"]})
+    assert (view.sort, view.metric, notes) == ("p95", "divergence.mean", ())
 
 
 def test_an_empty_url_is_the_default_view_without_a_note() -> None:
