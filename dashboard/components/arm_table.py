@@ -32,8 +32,17 @@ BESIDE = {FLIP.key: FLIP_STRICT, STRONG.key: STRONG_RATE}
 
 
 def ordered(page: Page, arms: list[ArmRecord]) -> list[ArmRecord]:
-    """Arms by the view's sort column, withheld figures last in either direction, ties by name."""
+    """Arms by the view's sort column, withheld figures last in either direction, ties by name.
+
+    Arms that may not be ranked with the others stand after them, by name.
+    """
     arms = sorted(arms, key=lambda arm: arm.arm)
+    ranked = page.ranking().ranked
+    apart = [arm for arm in arms if arm.arm not in ranked]
+    return _sorted(page, [arm for arm in arms if arm.arm in ranked]) + apart
+
+
+def _sorted(page: Page, arms: list[ArmRecord]) -> list[ArmRecord]:
     if page.view.sort == "arm":
         return arms[::-1] if page.view.order == "desc" else arms
     column = page.columns.by_key(page.view.sort)

@@ -130,7 +130,10 @@ def _dots(page: Page, shown: Shown) -> None:
     """All arms in every definition that they have, for the first set of windows."""
     outliers = shown.sets[0]
     kind, name = split_scope(page.view.scope)
-    arms = [arm.arm for arm in (*page.arms("candidate"), *page.arms("follow-up"), *page.arms("floor"))]
+    ranked = page.ranking().ranked
+    listed = [arm for role in ("candidate", "follow-up") for arm in page.arms(role)]
+    arms = [arm.arm for arm in listed if arm.arm in ranked or arm.arm == shown.arm.arm]
+    arms += [arm.arm for arm in page.arms("floor") if not arm.reference]
     bases = {item.base for item in DIVERGENCES}
     rows = [
         {

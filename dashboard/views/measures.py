@@ -135,7 +135,7 @@ def _launches(shown: Shown) -> None:
     if not found:
         return
     st.subheader("Launches", anchor=False)
-    launches = [arm.arm for arm in shown.page.arms("launch") if arm.arm.startswith(shown.arm.arm)]
+    launches = [arm.arm for arm in shown.page.arms("launch") if arm.arm.rpartition("#")[0] == shown.arm.arm]
     others = f" Each launch is an arm of its own in the list above: {', '.join(launches)}." if launches else ""
     st.html(tag("p", f"The arm in fresh processes, on the same positions: nothing is pooled.{others}", cls="dr-say"))
     st.html(measure_table(found, label="Launches", sets=shown.sets, floor=False))

@@ -170,8 +170,9 @@ def _any(page: Page, arms: list[ArmRecord], column: Column) -> bool:
 
 
 def _name(arm: ArmRecord) -> Html:
-    mark = chip(arm.role) if arm.role != "candidate" else None
-    return tag("th", arm.arm, tag("span", mark, cls="dr-line") if mark else None, scope="row")
+    marks = [chip(arm.role)] if arm.role != "candidate" else []
+    marks += [chip(f"against {arm.reference}", "plain", "Not comparable with the others.")] if arm.reference else []
+    return tag("th", arm.arm, tag("span", marks, cls="dr-line") if marks else None, scope="row")
 
 
 def _cell(page: Page, arm: ArmRecord, column: Column, outliers: str) -> list[Html | None]:

@@ -62,7 +62,7 @@ def recomputable_chip(word: str) -> Html:
     """Whether anybody could compute it again."""
     if word == NO_ROWS:
         return chip("published, not recomputable", "warn", "Its rows are not public.")
-    return chip("published", "plain", word)
+    return chip("published, rows public", "plain", word)
 
 
 def _table(source: PublishedSource, found: Table) -> None:

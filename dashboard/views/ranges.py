@@ -48,8 +48,19 @@ def show() -> None:
     if not arms:
         st.html(tag("p", "No arm passes the filters.", cls="dr-say"))
         return
-    _heat_maps(page, arms)
+    ranked = page.ranking().ranked
+    apart = [arm.arm for arm in arms if arm.arm not in ranked]
+    _heat_maps(page, [arm for arm in arms if arm.arm in ranked] or arms)
+    if apart:
+        st.html(tag("p", _apart(apart, everything=len(apart) == len(arms)), cls="dr-key"))
     _range_table(page, arms)
+
+
+def _apart(names: list[str], *, everything: bool) -> str:
+    """What the map does not hold, or why two of its arms must not be set against each other."""
+    if everything:
+        return "Not all is known that must be equal: read the map arm by arm, and rank none of them by it."
+    return f"Not in the map, because not comparable with its arms (Overview says why): {', '.join(names)}."
 
 
 def metric_labels(page: Page) -> dict[str, str]:

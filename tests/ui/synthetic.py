@@ -63,9 +63,7 @@ class Invented:
 ARMS = {
     "launch": Invented(role="floor", median_kl_nats=0.0, floor_kind="launch", rows_expected="identical"),
     "micro-batch": Invented(role="floor", median_kl_nats=2e-6, floor_kind="geometry", rows_expected="differ"),
-    "q8_0-launch-2": Invented(
-        role="launch", median_kl_nats=4.4e-4, weights="q8_0", title="Q8_0 weights, launch 2", of="q8_0"
-    ),
+    "q8_0#2": Invented(role="launch", median_kl_nats=4.4e-4, weights="q8_0", title="Q8_0 weights, launch 2", of="q8_0"),
     "q8_0": Invented(role="candidate", median_kl_nats=4e-4, weights="q8_0", title="Q8_0 weights"),
     "q4_0": Invented(role="candidate", median_kl_nats=2e-2, weights="q4_0", title=HOSTILE_TITLE),
     "kv-q4_0": Invented(role="candidate", median_kl_nats=6e-3, kv="q4_0", title="KV cache in Q4_0"),
@@ -357,7 +355,7 @@ def _facts(kind: type, protocol: Protocol, digest: str, name: str, arm: Invented
     capture = "00" * 8 if not arm.against else "11" * 8
     key = key_of(protocol, protocol_sha256=digest, reference_capture_id=capture).as_tags()
     return kind(
-        comparison_id=f"cmp-{name}",
+        comparison_id=f"cmp-{name.replace('#', '-')}",
         arm=name,
         title=arm.title,
         role=arm.role,

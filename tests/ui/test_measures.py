@@ -114,10 +114,10 @@ def test_the_switch_holds_for_every_table(open_app: OpenApp, invented_store: Inv
 
 def test_launches_are_given_apart_and_not_pooled(open_app: OpenApp, invented_store: InventedStore) -> None:
     app = open_app(invented_store.folder, VIEW, v="1", arm="q8_0")
-    values = [invented_store.figure(arm, "kl.full", "mean", "with")["value"] for arm in ("q8_0", "q8_0-launch-2")]
+    values = [invented_store.figure(arm, "kl.full", "mean", "with")["value"] for arm in ("q8_0", "q8_0#2")]
     for end, value in (("min", min(values)), ("max", max(values)), ("mean", sum(values) / 2)):
         assert write_number(value, "nats") in row_text(app, "Launches", "kl.full", f"mean.launches_{end}")
-    assert "q8_0-launch-2" in markup(app)
+    assert "q8_0#2" in markup(app)
     assert 'aria-label="Launches"' not in markup(open_app(invented_store.folder, VIEW, v="1", arm="q4_0"))
 
 
@@ -150,7 +150,7 @@ def test_every_arm_can_be_chosen_and_the_choice_is_in_the_address(
 ) -> None:
     app = open_app(invented_store.folder, VIEW)
     options = app.selectbox(key="control.arm").options
-    assert options[0] == "q8_0" and {"launch", "micro-batch", "q8_0-launch-2", "kv-bf16"} <= set(options)
+    assert options[0] == "q8_0" and {"launch", "micro-batch", "q8_0#2", "kv-bf16"} <= set(options)
     app.selectbox(key="control.arm").set_value("micro-batch").run()
     assert app.query_params["arm"] == "micro-batch"
     assert "kl.full" in table_html(app, "Divergence in all its forms")

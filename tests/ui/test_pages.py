@@ -86,6 +86,18 @@ def test_what_may_not_be_ranked_stands_apart_with_the_reasons(open_app: OpenApp,
     assert "served" not in "".join(item.proto.spec for item in charts(app)), "no chart sets it beside the others"
 
 
+def test_no_page_puts_what_is_not_comparable_in_an_order_with_others(
+    open_app: OpenApp, invented_store: InventedStore
+) -> None:
+    outliers = open_app(invented_store.folder, "views/outliers.py", v="1", sort="mean")
+    names = arms(outliers, "Declared windows on their own")
+    assert names.index("served") == len(CANDIDATES), "after the ranked candidates, whatever its size"
+    ranges = open_app(invented_store.folder, "views/ranges.py")
+    assert "served" not in "".join(item.proto.spec for item in charts(ranges))
+    assert "Not in the map, because not comparable with its arms" in markup(ranges)
+    assert "served" in ranges.selectbox(key="control.arm").options, "its own ranges can be read"
+
+
 def test_nothing_is_ranked_where_a_store_does_not_say_what_must_be_equal(open_app: OpenApp, tmp_path: Path) -> None:
     store = build_store(tmp_path, arms=("q8_0", "q4_0", "micro-batch"), known=("spec", "protocol_sha256"))
     app = open_app(store.folder)
