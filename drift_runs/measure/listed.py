@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from drift_runs.measure.flips import strong_overturn_mask
 from drift_runs.measure.marks import confident_mask, volatile_mask
-from drift_runs.measure.positions import Positions, positions_of
+from drift_runs.measure.positions import Positions, infinite_mask, positions_of
 from drift_runs.measure.specs import BY_BASE
 from drift_runs.measure.text import Texts, TokenText
 from drift_runs.protocol.model import Protocol
@@ -82,8 +82,7 @@ def _choices(table: pa.Table, protocol: Protocol, windows: tuple[str, ...]) -> d
     table = table.take(pa.array(np.lexsort((table["position"].to_numpy(), window))))
     positions = positions_of(table, windows=windows)
     divergence = positions.divergence_nats(protocol.capture.divergence)
-    infinite = np.isnan(divergence) & (protocol.capture.divergence == "kl.full")
-    infinite &= (positions.flags & RowFlag.INFINITE_KL) != 0
+    infinite = infinite_mask(positions, BY_BASE[protocol.capture.divergence].column)
     collapsed = (positions.flags & RowFlag.SUPPORT_COLLAPSE) != 0
     lists: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]] = {
         "support_collapse": (collapsed, np.nan_to_num(positions.reference_mass_outside, nan=-1.0)),

@@ -35,8 +35,9 @@ Floats = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
 
 FLIP = 1
-STATISTICS = ("mean", "rate", "mean")
-"""Of the headline divergence, ``flip`` and ``dnll``: the order of every array's figures here."""
+STATISTICS = ("mean", "rate", "mean", "mean")
+"""Of the headline divergence, ``flip``, ``dnll`` and the candidate's entropy: the order of every array's figures
+here."""
 
 NOTHING_SWITCHED = "identical at every position: the switch between them did nothing"
 
@@ -45,8 +46,8 @@ NOTHING_SWITCHED = "identical at every position: the switch between them did not
 class _Arm:
     """What is compared of one arm, ordered by ``keys``."""
 
-    spec: str
-    """The headline, with K where it depends on it."""
+    specs: tuple[str, ...]
+    """Spec ids of the figures, with K where they depend on it."""
     keys: NDArray[np.int64]
     """int64[n]: window and position, ascending and distinct."""
     values: Floats
@@ -81,12 +82,15 @@ def _arm(name: str, table: pa.Table, protocol: Protocol, windows: tuple[str, ...
     keys = positions.keys()
     if len(keys) and (np.diff(keys) == 0).any():
         raise NotComparable("a position stands twice in a comparison", where=f"arm {name}", expected="one row each")
+    top_k = positions.top_k or protocol.capture.top_k
+    entropy, entropy_nats = "entropy.full.candidate", positions.candidate_entropy_nats
+    if not np.isfinite(entropy_nats).any() and np.isfinite(positions.candidate_entropy_topk_nats).any():
+        entropy, entropy_nats = f"entropy.topk@{top_k}.candidate", positions.candidate_entropy_topk_nats
+    headline = getattr(positions, BY_BASE[protocol.capture.divergence].column)
     return _Arm(
-        spec=headline_spec(protocol, positions.top_k or protocol.capture.top_k),
+        specs=(headline_spec(protocol, top_k), "flip", "dnll", entropy),
         keys=keys,
-        values=np.stack(
-            [getattr(positions, BY_BASE[protocol.capture.divergence].column), positions.flip, positions.dnll_nats]
-        ),
+        values=np.stack([headline, positions.flip, positions.dnll_nats, entropy_nats]),
         same_rows=bool(pc.all(pc.fill_null(table["row_identical"], False), min_count=1).as_py()),
         against=next((arm.against for arm in protocol.arms if arm.name == name), ""),
     )
@@ -106,7 +110,7 @@ class _Pair:
         resampler: Resampler,
     ) -> None:
         self.names = {"left": left, "right": right}
-        self.specs = (left_arm.spec, "flip", "dnll")
+        self.specs = left_arm.specs
         self.protocol = protocol
         self.resampler = resampler
         self.obstacles = _obstacles(left_arm, right_arm)
@@ -219,9 +223,10 @@ def _obstacles(left: _Arm, right: _Arm) -> tuple[str, ...]:
     if left.against != right.against:
         names = [arm.against or "the protocol's" for arm in (left, right)]
         return (f"another reference on each side: {names[0]} and {names[1]}",) * len(STATISTICS)
-    if left.spec != right.spec:
-        return (f"another definition on each side: {left.spec} and {right.spec}", "", "")
-    return ("",) * len(STATISTICS)
+    return tuple(
+        "" if one == other else f"another definition on each side: {one} and {other}"
+        for one, other in zip(left.specs, right.specs, strict=True)
+    )
 
 
 def _laid_over(arm: _Arm, keys: NDArray[np.int64]) -> Floats:

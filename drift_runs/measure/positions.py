@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from drift_runs.errors import NotComparable
 from drift_runs.measure.specs import BY_BASE, base_of
+from drift_runs.schema import RowFlag
 
 Floats = NDArray[np.float64]
 
@@ -91,6 +92,14 @@ class Positions:
         return getattr(self, BY_BASE[base].column)
 
 
+def infinite_mask(positions: Positions, column: str) -> NDArray[np.bool_]:
+    """Where that divergence is infinite: bool[n]. Q is 0 where P is not, and the definition does not hide it."""
+    infinite = ((positions.flags & RowFlag.INFINITE_KL) > 0) & np.isnan(getattr(positions, column))
+    if column == "kl_topk_shared_nats":  # too few shared tokens is another reason for no value
+        infinite &= (positions.flags & RowFlag.SUPPORT_COLLAPSE) == 0
+    return infinite
+
+
 _WHOLE = ("windows", "top_k", "unsaid_tails")
 _ARRAYS = tuple(field.name for field in fields(Positions) if field.name not in _WHOLE)
 _DERIVED = ("window", "position", "generated", "dnll_nats", "flags")
@@ -115,7 +124,10 @@ def positions_of(table: pa.Table, *, windows: tuple[str, ...] | None = None) -> 
         raise NotComparable(f"rows of K = {', '.join(map(str, sorted(ks)))} in one comparison", expected="one K")
     floats = {name: _floats(table[name])[order] for name in _READ}
     roles = table["role"].cast(pa.string())
-    unsaid = int((np.isfinite(floats["kl_topk_lower_nats"]) & ~np.isfinite(floats["kl_topk_tail_nats"])).sum())
+    flags = table["flags"].to_numpy().astype(np.int32)[order]
+    # From full rows a tail that is not finite was said: the candidate gives one of the reference's best nothing.
+    silent = np.isfinite(floats["kl_topk_lower_nats"]) & ~np.isfinite(floats["kl_topk_tail_nats"])
+    unsaid = int((silent & ((flags & RowFlag.INFINITE_KL) == 0)).sum())
     if unsaid:
         floats["kl_topk_tail_nats"][:] = np.nan
     return Positions(
@@ -125,7 +137,7 @@ def positions_of(table: pa.Table, *, windows: tuple[str, ...] | None = None) -> 
         window=window[order],
         position=position[order],
         generated=pc.equal(roles, "generated").to_numpy(zero_copy_only=False).astype(bool)[order],
-        flags=table["flags"].to_numpy().astype(np.int32)[order],
+        flags=flags,
         dnll_nats=floats["candidate_nll_nats"] - floats["reference_nll_nats"],
         **floats,
     )

@@ -18,11 +18,11 @@ from drift_runs.errors import NotComparable
 from drift_runs.measure.headline import TAIL
 from drift_runs.measure.histograms import BINS, Counts, Floats, bin_index
 from drift_runs.measure.intervals import cluster_of
-from drift_runs.measure.positions import Positions, positions_of
+from drift_runs.measure.positions import Positions, infinite_mask, positions_of
 from drift_runs.measure.ratios import CORE, HEADLINE, RatioColumn, Ratios, columns_of
-from drift_runs.measure.specs import base_of
+from drift_runs.measure.specs import BY_BASE, base_of
 from drift_runs.protocol.model import Protocol
-from drift_runs.schema import COMPARISON, RowFlag
+from drift_runs.schema import COMPARISON
 
 ROWS_AT_ONCE = 65_536
 """Rows of a table that become arrays together: about 60 MB, however large the table is."""
@@ -213,7 +213,8 @@ class ShardSummary:
         self.rows[window] += rows.stop - rows.start
         if self.rows[window] > self._scored[window]:
             self._too_many(window)
-        self.infinite[window] += int(((positions.flags[rows] & RowFlag.INFINITE_KL) > 0).sum())
+        column = BY_BASE[self.protocol.capture.divergence].column
+        self.infinite[window] += int(infinite_mask(positions, column)[rows].sum())
         self.used[window] += ratios.weights[:, rows].sum(axis=1)
         self.known[window] += (~ratios.missing[:, rows]).sum(axis=1)
         self._add(window, ratios.values[:, rows].sum(axis=1))

@@ -38,7 +38,7 @@ from drift_runs.measure.floors import Floors
 from drift_runs.measure.headline import headline_of, others_of
 from drift_runs.measure.intervals import Clusters, clusters_of
 from drift_runs.measure.outliers import choices, outlier_mask
-from drift_runs.measure.positions import positions_of
+from drift_runs.measure.positions import infinite_mask, positions_of
 from drift_runs.measure.quantiles import QUANTILES, WITHHELD, lower_quantiles
 from drift_runs.measure.ranges import MEAN, P95, RATE, SpanValues, Statistic, range_index, worst_range
 from drift_runs.measure.ratios import CORE, HEADLINE, Ratios, columns_of, emitted
@@ -49,7 +49,6 @@ from drift_runs.measure.shown import LOWER_RULE_SCOPES, has_interval, has_quanti
 from drift_runs.measure.verdict import Verdict, VerdictRule, verdict
 from drift_runs.measure.window_figures import window_figures
 from drift_runs.protocol.model import Protocol
-from drift_runs.schema import RowFlag
 
 _OTHER_QUANTILES = ("p50", "p95", "p99")
 
@@ -231,7 +230,7 @@ class _Summary:
     def _whole_figures(self, common: dict, found: Selected, beside: Beside, note: str) -> Iterator[Figure]:
         """Figures that only make sense over several windows."""
         yield from window_figures(common, self.headline, found, beside, note, self.protocol)
-        infinite = int(((self.positions.flags[found.chosen] & RowFlag.INFINITE_KL) > 0).sum())
+        infinite = int(infinite_mask(self.positions, self.headline.column)[found.chosen].sum())
         for statistic, value in (("excluded", int(found.sums.excluded[HEADLINE])), ("infinite", infinite)):
             yield Figure(
                 **common, spec=self.headline.spec, statistic=statistic, value=float(value), n=len(found.chosen)

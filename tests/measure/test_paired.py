@@ -61,22 +61,23 @@ def test_every_two_arms_scopes_choices_and_figures(protocol, arms):
     order = [(row["left"], row["right"]) for row in table.to_pylist()]
     assert list(dict.fromkeys(order)) == [("q8", "q6"), ("q8", "q4"), ("q6", "q4")]
     one = [row for row in table.to_pylist() if (row["left"], row["right"]) == ("q8", "q4")]
-    places = [(row["outliers"], row["scope_kind"], row["scope"]) for row in one[::3]]
+    places = [(row["outliers"], row["scope_kind"], row["scope"]) for row in one[::4]]
     assert places == [
         (choice, kind, scope)
         for choice in ("with", "without")
         for kind, scope in (("all", "all"), ("panel", "A"), ("panel", "B"))
     ]
-    assert [(row["spec"], row["statistic"]) for row in one[:3]] == [
+    assert [(row["spec"], row["statistic"]) for row in one[:4]] == [
         ("kl.full", "mean"),
         ("flip", "rate"),
         ("dnll", "mean"),
+        ("entropy.full.candidate", "mean"),
     ]
 
 
 def test_known_answer(protocol, arms):
     q8, q4 = arms["q8"], arms["q4"]
-    [kl, flip, dnll] = rows(pairs_table({"q8": q8, "q4": q4}, protocol))
+    [kl, flip, dnll, _] = rows(pairs_table({"q8": q8, "q4": q4}, protocol))
     left, right = column(q8, "kl_full_nats"), column(q4, "kl_full_nats")
     assert (kl["left_value"], kl["right_value"]) == pytest.approx((left.mean(), right.mean()))
     assert kl["difference"] == pytest.approx((left - right).mean()) and (kl["n"], kl["excluded"]) == (N, 0)
@@ -97,6 +98,37 @@ def test_known_answer(protocol, arms):
     residuals = np.array([(left - right)[s].sum() for s in (slice(40), slice(40, 70), slice(70, N))])
     residuals -= (left - right).mean() * np.array([40, 30, 40])
     assert kl["standard_error"] == pytest.approx(np.sqrt(1.5 * (residuals**2).sum()) / N)
+
+
+def test_in_how_many_windows_one_candidate_is_flatter_than_the_other(protocol, make_table):
+    # The first window of the four is sharper on the left, the last one is equal.
+    left, right = np.full(N, 1.5), np.full(N, 1.25)
+    left[:40], right[100:] = 0.5, 1.5
+    [*_, entropy] = rows(
+        pairs_table(
+            {
+                "left": make_table(protocol, candidate_entropy_nats=left),
+                "right": make_table(protocol, candidate_entropy_nats=right),
+            },
+            protocol,
+        )
+    )
+    assert (entropy["spec"], entropy["statistic"], entropy["n"]) == ("entropy.full.candidate", "mean", N)
+    assert (entropy["windows"], entropy["windows_left_above"]) == (4, 2)
+    assert entropy["difference"] == pytest.approx((left - right).mean())
+
+
+def test_entropy_of_k_entries_is_set_against_the_same_alone(make_protocol, make_table):
+    protocol = make_protocol(SPANS, capture={"divergence": "kl.topk-shared", "full_vocabulary": "no"})
+    entries = {"candidate_entropy_nats": np.nan, "reference_entropy_nats": np.nan, "kl_topk_shared_nats": 0.1}
+    one = make_table(protocol, candidate_entropy_topk_nats=1.0, top_k=20.0, **entries)
+    other = make_table(protocol, candidate_entropy_topk_nats=0.75, top_k=20.0, **entries)
+    [*_, entropy] = rows(pairs_table({"one": one, "other": other}, protocol))
+    assert (entropy["spec"], entropy["difference"]) == ("entropy.topk@20.candidate", 0.25)
+    full = make_table(protocol, top_k=20.0, kl_topk_shared_nats=0.1)
+    [*_, entropy] = rows(pairs_table({"one": one, "full": full}, protocol))
+    assert entropy["difference"] is None
+    assert entropy["reason"] == "another definition on each side: entropy.topk@20.candidate and entropy.full.candidate"
 
 
 def test_a_panel_and_the_outliers_left_out(protocol, arms):
@@ -120,7 +152,7 @@ def test_only_positions_that_both_have_and_what_is_left_out_is_counted(protocol,
     kl[:4] = np.nan
     left = make_table(protocol, kl_full_nats=kl)
     right = make_table(protocol, windows=("d", "a"), kl_full_nats=0.25)
-    [found, flip, _] = rows(pairs_table({"left": left, "right": right}, protocol))
+    [found, flip, _, _] = rows(pairs_table({"left": left, "right": right}, protocol))
     assert (found["n"], found["excluded"], found["difference"]) == (46, N - 46, 0.25)
     assert (flip["n"], flip["excluded"], flip["difference"]) == (50, N - 50, 0)
     assert found["windows"] == found["windows_left_above"] == 2
@@ -145,7 +177,7 @@ def test_no_arm_and_one_arm_have_no_pair(protocol, arms):
 
 
 def test_arms_that_are_equal_everywhere_did_nothing(protocol, arms, make_table):
-    [kl, flip, dnll] = rows(pairs_table({"one": arms["q8"], "two": arms["q8"]}, protocol))
+    [kl, flip, dnll, _] = rows(pairs_table({"one": arms["q8"], "two": arms["q8"]}, protocol))
     assert all(row["reason"].startswith(NOTHING_SWITCHED) for row in (kl, flip, dnll))
     assert kl["difference"] == 0 and kl["p_sign_flip"] == 1 and flip["p_mcnemar"] == 1
     assert kl["bca_low"] is None and (kl["low"], kl["high"]) == (0, 0)
@@ -169,7 +201,7 @@ def test_another_k_is_another_definition(make_protocol, make_table):
     protocol = make_protocol(SPANS, capture={"divergence": "kl.topk-shared", "full_vocabulary": "no"})
     left = make_table(protocol, kl_topk_shared_nats=0.1, top_k=20.0)
     right = make_table(protocol, kl_topk_shared_nats=0.1, top_k=64.0)
-    [kl, flip, _] = rows(pairs_table({"left": left, "right": right}, protocol))
+    [kl, flip, _, _] = rows(pairs_table({"left": left, "right": right}, protocol))
     assert kl["spec"] == "kl.topk-shared@20" and numbers(kl) == {"n": 0, "excluded": N}
     assert kl["reason"] == "another definition on each side: kl.topk-shared@20 and kl.topk-shared@64"
     assert flip["difference"] == 0 and NOTHING_SWITCHED not in flip["reason"]

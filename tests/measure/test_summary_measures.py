@@ -225,6 +225,25 @@ def test_a_protocol_without_ranges_has_no_worst_one_and_says_so(protocol, make_t
         assert (row["value"], row["state"], row["reason"]) == (None, "withheld", "the protocol labels no ranges")
 
 
+@pytest.mark.parametrize("headline", ["kl.full", "kl.topk-tail", "js.full"])
+def test_a_candidate_that_gives_a_best_token_nothing_is_infinite_there_and_hides_no_tail(
+    make_protocol, make_table, headline
+):
+    protocol = make_protocol(SPANS, capture={"divergence": headline})
+    given = columns()
+    flags = np.zeros(N)
+    flags[5] = RowFlag.INFINITE_KL
+    for name in ("kl_full_nats", "kl_topk_tail_nats"):
+        given[name][5] = np.nan
+    tail, js = given["kl_topk_tail_nats"][np.arange(N) != 5].mean(), given["js_full_nats"].mean()
+    find = finder(summarise(make_table(protocol, **given, flags=flags), protocol, arm="q4_0", floors={}))
+    found = find(f"kl.topk-tail@{K}", "mean")
+    assert found["value"] == pytest.approx(tail, rel=1e-12) and (found["n"], found["excluded"]) == (N - 1, 1)
+    assert find("js.full", "mean")["value"] == pytest.approx(js, rel=1e-12)
+    spec = f"{headline}@{K}" if "topk" in headline else headline
+    assert find(spec, "infinite")["value"] == (0 if headline == "js.full" else 1)
+
+
 def test_rows_of_several_k_are_refused(imported, make_table):
     arrays = {**top_k_columns(), "top_k": np.where(np.arange(N) < 5, 10, 20)}
     with pytest.raises(NotComparable, match="K = 10, 20"):
