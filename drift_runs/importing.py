@@ -18,13 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from drift_runs import __version__, schema
-from drift_runs.errors import ConfigError, NotComparable, SameRows
+from drift_runs.errors import ConfigError, NotComparable, SameRows, one_line
 from drift_runs.generate.figures import rollout_figures
 from drift_runs.generate.rollouts import compare_rollouts
 from drift_runs.importers import formats
 from drift_runs.importers.base import ImportedFile
 from drift_runs.importers.comparable import reasons_between
-from drift_runs.importers.panel import NOT_SAID, ImportedArm, PanelFacts, protocol_content, renamed
+from drift_runs.importers.panel import (
+    NOT_SAID,
+    ImportedArm,
+    PanelFacts,
+    checked_protocol,
+    protocol_content,
+    renamed,
+)
 from drift_runs.measure.comparability import key_of
 from drift_runs.measure.contexts import summarise_contexts
 from drift_runs.measure.determinism import DeterminismSummary
@@ -34,7 +41,7 @@ from drift_runs.measure.topk import compare_topk
 from drift_runs.protocol.canonical import canonical_json, protocol_sha256
 from drift_runs.protocol.model import Protocol
 from drift_runs.store import PlannedCapture, Store, comparison_id, content_id, write_plan, write_table
-from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
+from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts, campaign_tags, comparison_tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +114,23 @@ def run_import(request: ImportRequest, note: Callable[[str], None]) -> ImportRes
     module = formats.load(request.format)
     files = _read(request, module)
     compared = [_compare(request, module, files, item, note) for item in request.files if _is_measured(request, item)]
+    _refuse_one_twice(compared)
     shown = [file for file in files.values() if file is not None]
     content = protocol_content(request.facts, [item.arm for item in request.files], shown)
-    protocol = Protocol.model_validate_json(canonical_json(content), strict=True)
-    return _Import(request, content, protocol, files, compared).log()
+    return _Import(request, content, checked_protocol(content), files, compared).log()
+
+
+def _refuse_one_twice(compared: Sequence[_Compared]) -> None:
+    """Two arms of the same bytes against one reference are one comparison, and could be logged under one name only."""
+    arms: dict[str, str] = {}
+    for item in compared:
+        first = arms.setdefault(item.comparison, item.arm.name)
+        if first != item.arm.name:
+            raise ConfigError(
+                f"{first} and {item.arm.name} have the same bytes, and the same reference",
+                where=str(item.file.path),
+                expected="a file of its own for each arm",
+            )
 
 
 def _is_measured(request: ImportRequest, item: ArmFile) -> bool:
@@ -168,7 +188,7 @@ def _compare(
             where=str(file.path),
             todo="import it under a name of its own",
         )
-    note(f"{arm.name}: {file.table.num_rows:,} {_NOUNS[module.KIND]} of {file.path.name}")
+    note(f"{arm.name}: {file.table.num_rows:,} {_NOUNS[module.KIND]} of {one_line(file.path.name)}")
     table = file.table
     if module.KIND == "rows":
         assert reference is not None
@@ -231,6 +251,10 @@ class _Import:
     def log(self) -> ImportResult:
         from drift_runs.tracking.mlflow_store import Tracker
 
+        # What the tracking store would refuse is refused before anything is there.
+        campaign_tags(self._campaign_facts())
+        for item in self.compared:
+            comparison_tags(self._comparison_facts(item), parent="")
         store = self.request.store
         store.open(create=True)
         with store.locked():
@@ -251,9 +275,9 @@ class _Import:
                 self.tracker.complete(run_id)
         return ImportResult(run_id=run_id, protocol=self.protocol, outcomes=outcomes)
 
-    def _start(self) -> str:
+    def _campaign_facts(self) -> CampaignFacts:
         protocol = self.protocol
-        facts = CampaignFacts(
+        return CampaignFacts(
             protocol_name=protocol.name,
             protocol_version=protocol.version,
             protocol_sha256=self.digest,
@@ -268,8 +292,10 @@ class _Import:
             campaign_key=self.key,
             tool_version=__version__,
         )
+
+    def _start(self) -> str:
         text = canonical_json(self.content).decode()
-        return self.tracker.start_campaign(facts, protocol_text=text, protocol_json=text).run_id
+        return self.tracker.start_campaign(self._campaign_facts(), protocol_text=text, protocol_json=text).run_id
 
     def _capture_of(self, name: str) -> str:
         file = self.files[name]
@@ -278,7 +304,7 @@ class _Import:
     def _store(self) -> None:
         """Rows and comparisons, a file a window; what is there already is the same by its name."""
         store = self.request.store
-        for name, file in self.files.items():
+        for file in self.files.values():
             if file is None:
                 continue
             folder = store.capture_folder(_capture_id(file))
@@ -288,7 +314,6 @@ class _Import:
                 _write_windows(renamed(file.table), folder, schema.ROWS)
             elif self.kind == "rollouts":
                 write_table(folder / "rollouts.parquet", file.table, schema.ROLLOUTS)
-            del name
         for item in self.compared:
             folder = store.comparison_folder(item.comparison)
             reference = self._capture_of(self._against(item.arm))
@@ -378,7 +403,7 @@ class _Import:
         return ComparisonFacts(
             comparison_id=item.comparison,
             arm=arm.name,
-            title=declared.title if arm.role != "floor" else file.path.name,
+            title=declared.title if arm.role != "floor" else one_line(file.path.name),
             role=arm.role,
             derivative=declared.derivative,
             weights=declared.weights,

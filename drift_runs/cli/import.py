@@ -76,11 +76,11 @@ def run(args: argparse.Namespace) -> int:
         format=args.format,
         facts=PanelFacts(
             name=args.name,
-            title=args.title or args.name,
-            question=args.question,
-            source=args.source,
+            title=_words(args.title, "--title") or args.name,
+            question=_words(args.question, "--question"),
+            source=_words(args.source, "--source"),
             seed=args.seed,
-            outliers=tuple(_pair(text, "--outlier", "WINDOW=REASON", anything=True) for text in args.outlier),
+            outliers=tuple(_outlier(text) for text in args.outlier),
         ),
         files=_arms(args),
         store=Store(args.store),
@@ -127,14 +127,20 @@ def _arms(args: argparse.Namespace) -> tuple:
     from drift_runs.importers.panel import FACETS, ImportedArm
     from drift_runs.importing import ArmFile
 
-    against = dict(_pair(text, "--against", "ARM=REFERENCE") for text in args.against)
+    against: dict[str, str] = {}
+    for text in args.against:
+        arm, reference = _pair(text, "--against", "ARM=REFERENCE")
+        if against.setdefault(arm, reference) != reference:
+            raise ConfigError(f"arm {arm} has two references", where="--against", expected="one")
     facets: dict[str, dict[str, str]] = {}
     for text in args.facet:
         arm_and_facet, value = _pair(text, "--facet", "ARM.FACET=VALUE")
         arm, _, facet = arm_and_facet.rpartition(".")
         if not arm or facet not in FACETS:
             raise ConfigError(f"unknown facet {facet!r}", where="--facet", expected="one of " + ", ".join(FACETS))
-        facets.setdefault(arm, {})[facet] = value
+        value = _words(value, f"--facet {arm_and_facet}")
+        if facets.setdefault(arm, {}).setdefault(facet, value) != value:
+            raise ConfigError(f"{arm_and_facet} is said twice", where="--facet", expected="one value")
     found = []
     for text in args.reference:
         name, _, path = text.partition("=")
@@ -164,13 +170,28 @@ def _name(text: str, option: str) -> str:
     return _pair(f"{text}=-", option, "NAME=FILE")[0]
 
 
-def _pair(text: str, option: str, form: str, *, anything: bool = False) -> tuple[str, str]:
+def _pair(text: str, option: str, form: str) -> tuple[str, str]:
     from drift_runs.errors import ConfigError
 
-    if anything:
-        name, equals, value = text.partition("=")
-        if name and equals and value:
-            return name, value
-    elif (found := _PAIR.fullmatch(text)) is not None:
-        return found[1], found[2]
-    raise ConfigError(f"{text!r}", where=option, expected=f"{form}, names of letters, digits, '.', '_' and '-'")
+    if (found := _PAIR.fullmatch(text)) is None:
+        raise ConfigError(f"{text!r}", where=option, expected=f"{form}, names of letters, digits, '.', '_' and '-'")
+    return found[1], found[2]
+
+
+def _outlier(text: str) -> tuple[str, str]:
+    from drift_runs.errors import ConfigError
+
+    window, equals, reason = text.partition("=")
+    if not (window and equals and reason):
+        raise ConfigError(f"{text!r}", where="--outlier", expected="WINDOW=REASON, the reason in words")
+    return window, _words(reason, f"--outlier {window}")
+
+
+def _words(text: str, option: str) -> str:
+    """A text of the command line on one line; ``ConfigError`` for what would steer a terminal, or is no text."""
+    from drift_runs.errors import ConfigError, one_line
+
+    line = " ".join(text.split())
+    if one_line(line) != line or any("\ud800" <= letter <= "\udfff" for letter in line):
+        raise ConfigError(f"{line[:60]!r}", where=option, expected="text without control characters")
+    return line

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from drift_runs.errors import ConfigError, one_line
 from drift_runs.importers.base import ImportedFile, ImportedWindow
 from drift_runs.measure.specs import is_divergence
-from drift_runs.protocol.model import SCHEMA
+from drift_runs.protocol.canonical import canonical_json
+from drift_runs.protocol.model import SCHEMA, Protocol
+from drift_runs.protocol.problems import Problems, add_validation_errors
 
 FACETS = ("derivative", "weights", "kv", "hardware", "title")
 NOT_SAID = "not-said"
@@ -55,18 +58,39 @@ class PanelFacts:
 
 def safe_name(name: str) -> str:
     """The name itself where it may be a window's; else what is left of it with a digest of the whole."""
-    if _NAME.fullmatch(name):
-        return name
+    return name if _NAME.fullmatch(name) else _digested(name, 8)
+
+
+def _digested(name: str, digits: int) -> str:
     stem = _UNSAFE.sub("-", name).strip("-._")[:48] or "window"
-    return f"{stem}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{stem}-{hashlib.sha256(name.encode()).hexdigest()[:digits]}"
+
+
+def safe_names(names: Iterable[str]) -> dict[str, str]:
+    """:func:`safe_name` of all names of a file, by name, no two of them one: some file systems fold case.
+
+    Names that would meet carry a digest, whatever they are; the result depends on the set of names alone.
+    """
+    found = {name: safe_name(name) for name in names}
+    for digits in (8, 15):
+        shared: dict[str, list[str]] = {}
+        for name, safe in found.items():
+            shared.setdefault(safe.casefold(), []).append(name)
+        meeting = [name for group in shared.values() if len(group) > 1 for name in group]
+        if not meeting:
+            return found
+        found |= {name: _digested(name, digits) for name in meeting}
+    return found
 
 
 def renamed(table: pa.Table) -> pa.Table:
     """A table of rows or positions with names of windows that files and addresses can have."""
     at = table.schema.get_field_index("window")
     kind = table.schema.field(at)
-    names = [safe_name(str(name)) for name in table["window"].cast(pa.string()).to_pylist()]
-    return table.set_column(at, kind, pa.array(names, pa.string()).dictionary_encode().cast(kind.type))
+    written = table["window"].cast(pa.string()).to_pylist()
+    safe = safe_names(dict.fromkeys(written))
+    names = pa.array([safe[name] for name in written], pa.string())
+    return table.set_column(at, kind, names.dictionary_encode().cast(kind.type))
 
 
 def protocol_content(
@@ -77,10 +101,11 @@ def protocol_content(
     ``ConfigError`` for an outlier that names no window.
     """
     first = files[0]
-    windows = [_window(window) for window in first.windows]
-    known = {window["name"] for window in windows}
+    names = safe_names(window.name for window in first.windows)
+    documents = safe_names(dict.fromkeys(window.document for window in first.windows))
+    windows = [_window(window, names[window.name], documents[window.document]) for window in first.windows]
     for name, _ in facts.outliers:
-        if safe_name(name) not in known:
+        if name not in names:
             raise ConfigError(
                 f"no window {one_line(name)!r} in the files", where="--outlier", expected="a window's name"
             )
@@ -107,7 +132,7 @@ def protocol_content(
         "panels": [{"name": role, "title": _TITLES[role], "role": role} for role in roles],
         "windows": windows,
         "ranges": [],
-        "outliers": [{"window": safe_name(name), "reason": reason} for name, reason in facts.outliers],
+        "outliers": [{"window": names[name], "reason": reason} for name, reason in facts.outliers],
         "arms": [_arm(arm) for arm in arms if arm.role != "floor"],
         "floors": [
             {"name": arm.name, "arm": arm.against or _first_reference(arms), "kind": arm.floor_kind}
@@ -118,12 +143,28 @@ def protocol_content(
     return content
 
 
+def checked_protocol(content: Mapping[str, Any]) -> Protocol:
+    """The content as a protocol; ``ConfigError`` with the option whose text does not fit."""
+    try:
+        return Protocol.model_validate_json(canonical_json(content), strict=True)
+    except ValidationError as failure:
+        first = failure.errors(include_url=False)[0]["loc"][0]
+        problems = Problems(_OPTIONS.get(str(first), "the files"), content)
+        add_validation_errors(problems, Protocol, failure)
+        error = problems.errors[0]
+        raise ConfigError(error.what, where=error.where, expected=error.expected, todo=error.todo) from failure
+
+
+_OPTIONS = {"name": "--name", "seeds": "--seed", "arms": "--facet", "outliers": "--outlier", "floors": "--floor"}
+"""Which option of the command line a key of the protocol comes from."""
+
+
 def _notes(files: Sequence[ImportedFile]) -> list[str]:
     """What the files say of themselves, once; what only some of them say carries their names."""
     said: dict[str, list[str]] = {}
     for file in files:
         for note in file.notes:
-            said.setdefault(note, []).append(file.path.name)
+            said.setdefault(note, []).append(one_line(file.path.name))
     return [
         note if len(names) == len(files) else f"{', '.join(dict.fromkeys(names))}: {note}"
         for note, names in said.items()
@@ -137,11 +178,11 @@ def _first_reference(arms: Sequence[ImportedArm]) -> str:
     return next(arm.name for arm in arms if arm.role == "reference")
 
 
-def _window(window: ImportedWindow) -> dict[str, Any]:
+def _window(window: ImportedWindow, name: str, document: str) -> dict[str, Any]:
     return {
-        "name": safe_name(window.name),
+        "name": name,
         "panel": window.role,
-        "document": safe_name(window.document),
+        "document": document,
         "title": window.name,
         "group": window.group,
         "scored": [list(span) for span in window.scored],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,10 @@ def parse_json(source: Source, model: type[Model]) -> Model:
 def json_value(source: Source, data: bytes, *, at: str = "") -> Any:
     """``data`` of the file as JSON; ``at`` is its place, empty for the whole file."""
     try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_no_constant)
+        if _HALF.search(data):
+            _no_halves(value)
+        return value
     except RecursionError:
         source.refuse("not valid JSON: nested too deeply", at=at)
     except ValueError as error:  # also bytes that are no UTF-8, and whole numbers of thousands of digits
@@ -127,9 +131,29 @@ def _first_fault(source: Source, content: Any, failure: ValidationError, where: 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is given twice in one object")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"key {shown(key)} is given twice in one object")
+            seen.add(key)
     return found
+
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Half of a character, as an escape. Two of them are one character; alone it is none, and no file can hold it."""
+
+
+def _no_halves(value: Any) -> None:
+    if isinstance(value, str):
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise ValueError(f"the text {shown(value)} holds half of a character")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _no_halves(key)
+            _no_halves(item)
+    elif isinstance(value, list):
+        for item in value:
+            _no_halves(item)
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -141,6 +141,27 @@ def test_a_base_file_of_full_rows(store: Path) -> None:
     check(store)
 
 
+def test_windows_that_differ_in_case_only_are_stored_apart(store: Path, tmp_path: Path) -> None:
+    """Some file systems fold case, and two windows in one file would be one window less."""
+    file = tmp_path / "a.csv"
+    file.write_text("window,position,kl\nW,1,0.1\nw,1,0.2\nw x,1,0.3\n")
+    assert imported(store, "csv", "--reference", "bf16", "--candidate", f"a={file}") == 0
+    names = [path.name.casefold() for path in store.glob("comparisons/*/*.parquet")]
+    assert len(names) == len(set(names)) == 3
+    assert value(store, "a", "kl.full", "mean")["value"] == pytest.approx(0.2)
+    check(store)
+
+
+def test_a_file_whose_name_steers_terminals(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a\x1b[2J\n.json"
+    shutil.copy(FILES / "topk-rows-b.json", file)
+    options = ["--reference", f"a={FILES / 'topk-rows-a.json'}", "--floor", f"pass:b={file}"]
+    assert imported(store, "topk-rows", *options) == 0
+    captured = capsys.readouterr()
+    assert "\x1b" not in captured.out + captured.err
+    check(store)
+
+
 class TestRefusals:
     """One line, the right exit code, and nothing stored."""
 
@@ -160,6 +181,39 @@ class TestRefusals:
             (["--reference", "r", "--candidate", "a={a}", "--facet", "a.colour=red"], 2, "unknown facet 'colour'"),
             (["--reference", "r", "--candidate", "a={a}", "--facet", "b.kv=int8"], 2, "no arm 'b'"),
             (["--reference", "r", "--candidate", "a={a}", "--outlier", "w9=for a reason"], 2, "no window 'w9'"),
+            (["--reference", "r", "--candidate", "a={a}", "--outlier", "w1=short"], 2, "at least 10 characters"),
+            (["--reference", "r", "--candidate", "a={a}", "--name", "../x"], 2, "--name: name: '../x' does not fit"),
+            (["--reference", "r", "--candidate", "a={a}", "--seed", "-1"], 2, "--seed: seeds.bootstrap: -1 is out"),
+            (["--reference", "r", "--candidate", "a={a}", "--facet", "a.weights=a b"], 2, "weights of 'a': 'a b'"),
+            (
+                ["--reference", "r", "--candidate", "a={a}", "--facet", "a.title=\x1b[2J"],
+                2,
+                "without control characters",
+            ),
+            (["--reference", "r", "--candidate", "a={a}", "--title", "\udcff"], 2, "without control characters"),
+            (["--reference", "r", "--candidate", "a={a}", "--title", "x" * 9000], 2, "has 9000 characters"),
+            (
+                ["--reference", "r", "--candidate", "a={a}", "--facet", "a.title=" + "x" * 9000],
+                2,
+                "has 9000 characters",
+            ),
+            (["--reference", "r", "--candidate", "a={a}", "--candidate", "b={a}"], 2, "a and b have the same bytes"),
+            (
+                [
+                    "--reference",
+                    "r",
+                    "--reference",
+                    "s",
+                    "--candidate",
+                    "a={a}",
+                    "--against",
+                    "a=r",
+                    "--against",
+                    "a=s",
+                ],
+                2,
+                "arm a has two references",
+            ),
         ],
     )
     def test_arms_that_do_not_fit(
@@ -171,6 +225,15 @@ class TestRefusals:
         error = capsys.readouterr().err
         assert words in error and "Traceback" not in error and len(error.strip().splitlines()[-1:]) == 1
         assert not store.exists(), "a refusal leaves nothing behind"
+
+    def test_a_fact_that_the_tracking_store_cannot_hold(self, tmp_path: Path) -> None:
+        content = json.loads((FILES / "topk-rows-b.json").read_text())
+        content["arm"] = "x" * 9000
+        other, store = tmp_path / "other.json", tmp_path / "none"
+        other.write_text(json.dumps(content))
+        options = ["--reference", f"a={FILES / 'topk-rows-a.json'}", "--candidate", f"b={other}"]
+        assert imported(store, "topk-rows", *options) == 2
+        assert not store.exists()
 
     def test_a_candidate_that_is_the_reference(self, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = FILES / "topk-rows-a.json"

@@ -9,7 +9,7 @@ import pytest
 from drift_runs import schema
 from drift_runs.errors import ConfigError
 from drift_runs.importers.base import ImportedFile, ImportedWindow
-from drift_runs.importers.panel import ImportedArm, PanelFacts, protocol_content, safe_name
+from drift_runs.importers.panel import ImportedArm, PanelFacts, protocol_content, safe_name, safe_names
 from drift_runs.protocol.canonical import canonical_json
 from drift_runs.protocol.model import Protocol
 
@@ -58,6 +58,17 @@ def test_names_that_cannot_be_file_names_stay_apart():
     assert len(set(names)) == len(names)
     for name in names:
         assert "/" not in name and " " not in name and not name.startswith(".") and 0 < len(name) <= 64
+
+
+def test_names_of_one_file_differ_in_more_than_case():
+    digested = safe_name("a b")
+    names = ["w", "W", "a b", digested, "other", "x" * 100 + "1", "x" * 100 + "2"]
+    found = safe_names(names)
+    assert found["other"] == "other" and list(found) == names
+    assert len({name.casefold() for name in found.values()}) == len(names)
+    assert safe_names(reversed(names)) == found, "the order of a file's rows names no window"
+    for name in found.values():
+        assert safe_name(name) == name
 
 
 def test_an_outlier_must_be_a_window():

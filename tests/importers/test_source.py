@@ -8,7 +8,7 @@ import pytest
 
 from drift_runs.errors import ConfigError, ImportFileError, one_line
 from drift_runs.importers.formats import FORMATS, load
-from drift_runs.importers.source import parse_json, read_source
+from drift_runs.importers.source import json_value, parse_json, read_source
 from drift_runs.importers.topk_rows import Document
 from tests.importers.files import EXTENSIONS, invented
 
@@ -101,3 +101,18 @@ def test_a_file_over_the_limit(tmp_path: Path):
     assert read_source(path, limit_bytes=11).data == b"x" * 11
     with pytest.raises(ImportFileError, match="too large; expected at most 10 bytes"):
         read_source(path, limit_bytes=10)
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '{"\\udfff": 1}', '[["\\uD83D x \\uDE00"]]'])
+def test_half_of_a_character_is_refused(tmp_path: Path, text: str):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(ImportFileError, match="holds half of a character"):
+        parse_json(read_source(path), Document)
+
+
+def test_a_character_of_two_halves_is_one(tmp_path: Path):
+    path = tmp_path / "a.json"
+    path.write_text('"\\ud83d\\ude00"')
+    source = read_source(path)
+    assert json_value(source, source.data) == "\U0001f600"
