@@ -40,6 +40,13 @@ def stored(store: InventedStore, arm: str, spec: str, statistic: str, outliers: 
     return write_number(row["value"], unit, low=row["low"], high=row["high"])
 
 
+def wait_for_address(page: Page, name: str, value: str) -> None:
+    """Wait until the address has this value: it is written a moment after the page."""
+    page.wait_for_function(
+        "([name, value]) => new URLSearchParams(location.search).getAll(name).includes(value)", arg=[name, value]
+    )
+
+
 def query(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
@@ -109,16 +116,17 @@ def test_the_new_pages_show_what_is_stored_and_keep_their_choices_in_the_address
     row = store.figure("q4_0", "dnll", "mean", "with")
     cell = page.locator('tr[data-spec="dnll"][data-statistic="mean"] .dr-value')
     assert cell.inner_text() == write_number(row["value"], "nats", low=row["low"], high=row["high"])
-    assert page.locator("[data-testid=stVegaLiteChart]").count() == 3, "definitions by arm, history, depth"
+    # Definitions by arm, history, depth.
+    page.wait_for_function("document.querySelectorAll('[data-testid=stVegaLiteChart]').length === 3")
 
     page.get_by_role("link", name="Rows").click()
     page.wait_for_selector('table[aria-label="Rows"]')
     settled(page)
-    assert query(page)["arm"] == ["q4_0"], "the arm goes along"
+    wait_for_address(page, "arm", "q4_0")  # it goes along
     page.get_by_role("radio", name="largest divergence", exact=True).click()
     page.wait_for_function("document.querySelector('h3')?.innerText.startsWith('Largest divergence')")
     settled(page)
-    assert query(page)["listed"] == ["kl"]
+    wait_for_address(page, "listed", "kl")
     assert page.locator(".dr-text img, .dr-text script, .dr-text a").count() == 0
     assert "<img src=x onerror=alert(1)>" in page.locator('table[aria-label="Rows"]').inner_text()
 
@@ -130,13 +138,13 @@ def test_the_new_pages_show_what_is_stored_and_keep_their_choices_in_the_address
         .inner_text()
         .startswith("p ")
     )
-    assert query(page)["figure"] == ["kl.full/mean"]
+    wait_for_address(page, "figure", "kl.full/mean")
 
     page.get_by_role("link", name="Published").click()
     page.wait_for_selector("text=none of them is ranked")
     settled(page)
-    assert page.get_by_text("published, not recomputable").first.is_visible()
-    assert query(page)["campaign"] == [store.campaign]
+    page.get_by_text("published, not recomputable").first.wait_for()
+    wait_for_address(page, "campaign", store.campaign)
 
 
 def test_hostile_text_stays_text(open_page: OpenPage) -> None:
