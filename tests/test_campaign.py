@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
+import struct
 import threading
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from drift_runs.machine import machine_text
 from drift_runs.protocol.load import load_protocol
 from drift_runs.protocol.model import Arm
 from drift_runs.store import read_table, write_table
+from drift_runs.tracking.mlflow_store import load_determinism
 from tests.campaigns import SOUND, TWO_ARMS, Campaign, Reporter, copied, figures_of, new_campaign, tree
 from tests.tiny_model import write_tiny_model
 
@@ -59,6 +62,18 @@ def test_a_campaign_is_complete_with_every_arm(finished: Campaign) -> None:
     ]
     assert len({arm.capture_id for arm in record.arms}) == 5
     assert record.reference_capture_id not in {arm.capture_id for arm in record.arms}
+
+
+def test_a_windows_hash_is_that_of_its_rows_and_equal_where_a_launch_repeats_them(finished: Campaign) -> None:
+    (record,) = finished.records()
+    reference = finished.store.read_rows(record.reference_capture_id, ["alpha-1"])["row_full"].to_pylist()
+    wanted = hashlib.sha256(struct.pack("<I", len(reference)) + b"".join(reference)).digest()
+    found = {}
+    for arm in record.arms:
+        rows = load_determinism(finished.uri, arm.run_id).to_pylist()
+        found[arm.arm] = next((row["window_hash"] for row in rows if row["window"] == "alpha-1"), None)
+    assert found["f16-launch"] == wanted
+    assert len(found["q4_0"]) == 32 and found["q4_0"] != wanted
 
 
 def test_figures_of_a_campaign_have_floors_and_verdicts(finished: Campaign) -> None:

@@ -14,7 +14,7 @@ from drift_runs.capture.execution import Execution
 from drift_runs.engines.base import EngineIdentity
 from drift_runs.errors import DriftError, NotMeasured
 from drift_runs.measure.comparability import key_of
-from drift_runs.measure.determinism import determinism_table, summarise_determinism
+from drift_runs.measure.determinism import determinism_table, summarise_determinism, window_hash
 from drift_runs.measure.results import Results
 from drift_runs.measure.text import Texts, TokenText
 from drift_runs.protocol.canonical import canonical_json
@@ -133,7 +133,12 @@ class Logbook:
             self.tracker.fail(started.run_id, str(error))
         else:
             comparison = self._comparison(execution)
-            table = determinism_table(comparison, arm=execution.name, against=execution.against)
+            table = determinism_table(
+                comparison,
+                arm=execution.name,
+                against=execution.against,
+                window_hashes=self._window_hashes(execution),
+            )
             determinism = summarise_determinism(table)
             check_switch(execution, determinism)
             self._twins.refuse(execution, self.store)
@@ -180,6 +185,13 @@ class Logbook:
     def _against(self, execution: Execution) -> Execution:
         """What an execution's figures are against: the reference, or the arm that a floor repeats."""
         return next(other for other in self.executions if other.name == execution.against)
+
+    def _window_hashes(self, execution: Execution) -> dict[str, bytes | None]:
+        """One hash a window, by which captures in different stores can be held against each other."""
+        return {
+            name: window_hash(self.store.read_rows(execution.capture_id, [name])["row_full"].to_pylist())
+            for name in execution.windows
+        }
 
     def _comparison(self, execution: Execution) -> pa.Table:
         """The stored comparison; that of a floor of a candidate is made now, from the rows of both."""

@@ -182,6 +182,7 @@ def worst_figure(
         statistic=f"worst_range.{statistic.name}",
         value=worst.value,
         n=worst.n,
+        excluded=worst.excluded,
         state=worst.state,
         reason="; ".join(parts),
         named=worst.name,

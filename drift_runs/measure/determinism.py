@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,8 +130,14 @@ class DeterminismSummary:
         return self.rows > 0 and self.rows_identical == self.rows
 
 
-def determinism_table(comparison: pa.Table, *, arm: str, against: str) -> pa.Table:
-    """One row a window (schema ``DETERMINISM``) from a comparison table, windows in order of first appearance."""
+def determinism_table(
+    comparison: pa.Table, *, arm: str, against: str, window_hashes: Mapping[str, bytes | None] | None = None
+) -> pa.Table:
+    """One row a window (schema ``DETERMINISM``) from a comparison table, windows in order of first appearance.
+
+    ``window_hashes``: :func:`window_hash` of the arm's own rows, which a comparison does not hold.
+    """
+    known = window_hashes or {}
     columns: dict[str, list] = {field.name: [] for field in DETERMINISM}
     windows = comparison["window"].cast(pa.string()).to_numpy(zero_copy_only=False)
     positions = comparison["position"].to_numpy()
@@ -156,6 +162,7 @@ def determinism_table(comparison: pa.Table, *, arm: str, against: str) -> pa.Tab
         columns["max_abs_dlogit"].append(_largest(difference[here]))
         columns["max_abs_dlogprob"].append(_largest(logprob_difference[here]))
         columns["first_difference"].append(int(positions[different[0]]) if len(different) else None)
+        columns["window_hash"].append(known.get(str(window)))
     return pa.table(columns, schema=DETERMINISM)
 
 

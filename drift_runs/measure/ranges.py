@@ -48,6 +48,8 @@ class SpanValues:
     name: str
     cluster: str
     values: Floats
+    excluded: int = 0
+    """Positions of the span without a finite value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,8 @@ class WorstRange:
     """Empty when every span was passed over."""
     value: float | None
     n: int
+    excluded: int
+    """Positions of the span without a finite value."""
     state: str
     named_share: float | None
     """Of the cluster resamples that contain this span, the share that names it; None with fewer than two clusters.
@@ -125,6 +129,7 @@ def worst_range(
             name="",
             value=None,
             n=0,
+            excluded=0,
             state=WITHHELD,
             named_share=None,
             clusters=0,
@@ -141,6 +146,7 @@ def worst_range(
         name=found[worst].name,
         value=found[worst].value,
         n=found[worst].n,
+        excluded=spans[worst].excluded,
         state=found[worst].state,
         named_share=_named_share(chosen, eligible.index(worst), labels, statistic, resampler),
         clusters=len(labels),

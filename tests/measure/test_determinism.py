@@ -125,6 +125,7 @@ def test_determinism_table_names_the_first_difference():
         comparison(["w", "w", "v", "v", "v"], [4, 5, 9, 8, 7], [True, True, False, None, True], [0, 0, 0.5, None, 0]),
         arm="launch-2",
         against="f16",
+        window_hashes={"w": b"h" * 32, "v": None},
     )
     assert table.schema.equals(DETERMINISM)
     first, second = table.to_pylist()
@@ -140,8 +141,10 @@ def test_determinism_table_names_the_first_difference():
         "max_abs_dlogit": 0.0,
         "max_abs_dlogprob": None,
         "first_difference": None,
+        "window_hash": b"h" * 32,
     }
     assert (second["rows_identical"], second["rows_unhashable"], second["first_difference"]) == (1, 1, 8)
+    assert second["window_hash"] is None
     summary = summarise_determinism(table)
     assert (summary.windows_identical, summary.windows) == (1, 2)
     assert (summary.rows_identical, summary.rows, summary.rows_unhashable) == (3, 5, 1)

@@ -65,6 +65,7 @@ def determinism() -> pa.Table:
         "max_abs_dlogit": 0.0,
         "max_abs_dlogprob": None,
         "first_difference": None,
+        "window_hash": None,
     }
     return pa.Table.from_pylist([row], schema=schema.DETERMINISM)
 
