@@ -27,6 +27,7 @@ class Address(NamedTuple):
 
 FLIPS = Address("flip", "rate")
 STRONG = Address("strong_overturn", "count")
+COVERAGE = Address("coverage", "share")
 
 _COLUMNS = (
     ("arm", 12),
@@ -118,6 +119,8 @@ def legend(outcomes: list[Outcome], protocol: Protocol) -> str:
                 if without is not None:
                     text += f"; {without['n']:,} without the declared outlier windows"
                 lines.append(f"{text}. {mean['reason']}".rstrip() + ("." if mean["reason"] else ""))
+                if (covered := found.get(COVERAGE)) is not None:
+                    lines.append(f"Coverage {covered['value']:.3g}: {covered['reason']}.")
                 lines += _pooled(found, here, protocol)
                 break
     lines.append(

@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drift_runs.errors import NotComparable
+from drift_runs.measure.coverage import Stretches, share_figure
 from drift_runs.measure.figures import Figure, figures_table
 from drift_runs.measure.headline import TAIL, unsaid_reason
 from drift_runs.measure.histograms import (
@@ -172,6 +173,10 @@ class _Shards:
         infinite = int(self.summary.infinite[scope.windows].sum())
         for statistic, value in (("excluded", missing), ("infinite", infinite)):
             yield Figure(**common, spec=self.spec, statistic=statistic, value=float(value), n=used + missing)
+        of = Stretches(self.summary.protocol.windows).within(scope.windows)
+        covered = share_figure(self.arm, scope.kind, scope.name, scope.outliers, scored=used + missing, of=of)
+        if covered is not None:
+            yield covered
 
     def _count(self, windows: Windows, column: int) -> tuple[int, int]:
         """(used, missing) of a ratio."""

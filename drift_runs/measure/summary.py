@@ -33,6 +33,7 @@ from drift_runs.measure.arm_figures import (
     tail_figure,
     worst_figure,
 )
+from drift_runs.measure.coverage import Coverage
 from drift_runs.measure.figures import Figure, figures_table
 from drift_runs.measure.floors import Floors
 from drift_runs.measure.headline import headline_of, others_of
@@ -100,12 +101,15 @@ class _Summary:
 
     def figures(self) -> Iterator[Figure]:
         scopes = scopes_of(self.positions, self.protocol, self.range_at)
+        coverage = Coverage(self.arm, self.positions, self.protocol)
         for choice in choices(self.protocol):
             kept = outlier_mask(self.positions, self.protocol, choice)
             for scope in scopes:
                 chosen = np.flatnonzero(scope.chosen & kept)
                 if len(chosen) or scope.kind == "all":
                     yield from self._scope(scope, choice, chosen)
+                    if (covered := coverage.figure(scope, choice, chosen, kept)) is not None:
+                        yield covered
 
     def _evaluate(self, chosen: Selection) -> tuple[Selected, Beside]:
         key = chosen.tobytes()
@@ -265,7 +269,7 @@ class _Summary:
             inside = np.flatnonzero(range_at == at)
             here = values[inside]
             cluster = self.clusters.labels[self.clusters.index[chosen[inside[0]]]]
-            spans.append(
-                SpanValues(name=self.protocol.ranges[at].name, cluster=cluster, values=here[np.isfinite(here)])
-            )
+            finite = here[np.isfinite(here)]
+            name = self.protocol.ranges[at].name
+            spans.append(SpanValues(name=name, cluster=cluster, values=finite, excluded=len(here) - len(finite)))
         return tuple(spans)

@@ -45,6 +45,7 @@ _CHOSEN: dict[tuple[str, str], frozenset[str]] = {
             "reference_mass_outside/mean",
             "missed/share",
             "support_collapse/count",
+            "coverage/share",
             "rollout.exact/share",
             "rollout.exact/count",
             "rollout.prefix/share",

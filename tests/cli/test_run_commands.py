@@ -63,6 +63,7 @@ class TestRun:
         assert rows_of(first)["f16-decode"].endswith("rows same 0/76")
         assert rows_of(first)["q4_0"].endswith(("above", "within", "inconclusive", "no verdict"))
         assert "n = 76 scored positions in 3 clusters; 61 without the declared outlier windows." in first
+        assert "Coverage 0.974: 76 of 78 positions are scored." in first
         assert "Note: The weights are made up." in first
         assert "all rows are there already" in notes and "\r" not in notes, "no progress line without a terminal"
         assert say(*campaign.arguments()) == 0 and say.out == first

@@ -140,6 +140,11 @@ def test_missing_figures_are_excluded_and_counted(protocol, make_table, columns)
     assert find("all", "all", "kl.full", "excluded")["value"] == 5
     assert find("all", "all", "kl.full", "infinite")["value"] == 2
     assert find("all", "all", "kl.full", "p95")["excluded"] == 5
+    # The range that leads says what is missing in it: its own five, of 200 positions.
+    kl[5:10] = 1e3
+    leads = pick(summarise(make_table(protocol, **{**broken, "kl_full_nats": kl}), protocol, arm="q4_0", floors={}))
+    worst = leads("all", "all", "kl.full", "worst_range.mean")
+    assert (worst["named"], worst["n"], worst["excluded"]) == ("a-0", 195, 5)
     assert find("all", "all", "flip", "rate")["n"] == N - 1
     assert find("all", "all", "kl.full", "infinite", "only")["value"] == 0
 
