@@ -34,7 +34,7 @@ from drift_runs.importers.panel import (
 )
 from drift_runs.measure.comparability import key_of
 from drift_runs.measure.contexts import summarise_contexts
-from drift_runs.measure.determinism import DeterminismSummary
+from drift_runs.measure.determinism import DeterminismSummary, window_hashes
 from drift_runs.measure.resampler import Resampler
 from drift_runs.measure.results import Results
 from drift_runs.measure.topk import compare_topk
@@ -368,7 +368,8 @@ class _Import:
             figures = load_figures(self.tracker.uri, started.run_id)
             self.results.keep(item.table, figures, **place)
         else:
-            result = self.results.measure(item.table, **place)
+            hashes = window_hashes(renamed(item.file.table)) if self.kind == "rows" else None
+            result = self.results.measure(item.table, **place, window_hashes=hashes)
             figures, determinism = result.figures, result.agreement
             store = self.request.store
             rows = {

@@ -14,7 +14,7 @@ from drift_runs.capture.execution import Execution
 from drift_runs.engines.base import EngineIdentity
 from drift_runs.errors import DriftError, NotMeasured
 from drift_runs.measure.comparability import key_of
-from drift_runs.measure.determinism import determinism_table, summarise_determinism, window_hash
+from drift_runs.measure.determinism import determinism_table, summarise_determinism, window_hashes
 from drift_runs.measure.results import Results
 from drift_runs.measure.text import Texts, TokenText
 from drift_runs.protocol.canonical import canonical_json
@@ -188,10 +188,10 @@ class Logbook:
 
     def _window_hashes(self, execution: Execution) -> dict[str, bytes | None]:
         """One hash a window, by which captures in different stores can be held against each other."""
-        return {
-            name: window_hash(self.store.read_rows(execution.capture_id, [name])["row_full"].to_pylist())
-            for name in execution.windows
-        }
+        found: dict[str, bytes | None] = {}
+        for name in execution.windows:
+            found |= window_hashes(self.store.read_rows(execution.capture_id, [name]))
+        return found
 
     def _comparison(self, execution: Execution) -> pa.Table:
         """The stored comparison; that of a floor of a candidate is made now, from the rows of both."""

@@ -139,6 +139,9 @@ def notes(loaded: LoadedProtocol) -> str:
 def protocol_notes(protocol: Protocol, *, draft: bool) -> str:
     """The same of a protocol without a file."""
     texts = list(protocol.notes)
+    reference = protocol.reference.name
+    if not any(floor.arm == reference for floor in protocol.floors):
+        texts.insert(0, f"The reference {reference} has no floor: nothing says how far it lies from itself.")
     if draft:
         texts.insert(0, "This is a draft: the protocol was not frozen before the results.")
     return "\n".join(f"Note: {one_line(text)}" for text in texts)

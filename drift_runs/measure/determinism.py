@@ -98,6 +98,24 @@ def window_hash(hashes: Sequence[bytes | None]) -> bytes | None:
     return digest.digest()
 
 
+def window_hashes(rows: pa.Table) -> dict[str, bytes | None]:
+    """:func:`window_hash` of each window of a table of schema ``ROWS``, rows by position.
+
+    Of the rows' ``row_full`` where the table has any, else of their ``row_top``.
+    """
+    column = rows["row_full"] if rows["row_full"].null_count < rows.num_rows else rows["row_top"]
+    hashes = column.to_pylist()
+    by_window: dict[str, list[tuple[int, bytes | None]]] = {}
+    for window, position, value in zip(
+        rows["window"].cast(pa.string()).to_pylist(), rows["position"].to_pylist(), hashes, strict=True
+    ):
+        by_window.setdefault(window, []).append((position, value))
+    return {
+        window: window_hash([value for _, value in sorted(placed, key=lambda place: place[0])])
+        for window, placed in by_window.items()
+    }
+
+
 def rows_identical(left: Sequence[bytes | None], right: Sequence[bytes | None]) -> pa.Array:
     """The column ``row_identical``: bool[n], null where either row is unhashable."""
     return pa.array(

@@ -71,7 +71,16 @@ class Results:
         """Comparisons of the floors of that arm so far, by name."""
         return self._floors.get(reference, {})
 
-    def measure(self, comparison: pa.Table, *, arm: str, kind: Kind, against: str = "", of: str = "") -> ArmResult:
+    def measure(
+        self,
+        comparison: pa.Table,
+        *,
+        arm: str,
+        kind: Kind,
+        against: str = "",
+        of: str = "",
+        window_hashes: Mapping[str, bytes | None] | None = None,
+    ) -> ArmResult:
         """Everything that one comparison gives.
 
         Parameters
@@ -83,6 +92,8 @@ class Results:
             beside it as borrowed, without a verdict.
         of
             for a further launch, the arm that it repeats.
+        window_hashes
+            of the arm's own rows, where these are at hand.
         """
         against = against or self.protocol.reference.name
         whole = comparison.num_rows <= LIMIT_POSITIONS
@@ -98,7 +109,7 @@ class Results:
             figures = pa.concat_tables([figures, figures_table(launches)])
         result = ArmResult(
             figures=figures,
-            determinism=determinism_table(comparison, arm=arm, against=against),
+            determinism=determinism_table(comparison, arm=arm, against=against, window_hashes=window_hashes),
             listed=listed_rows(comparison, self.protocol, arm=arm, texts=self.texts),
         )
         self.keep(comparison, figures, arm=arm, kind=kind, against=against, of=of)

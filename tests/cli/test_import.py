@@ -90,6 +90,8 @@ def test_published_rows_stand_beside_their_floor_and_a_borrowed_one(store: Path)
     uri = resolve_uri(None, store)
     again = load_determinism(uri, arms["again"].run_id).to_pylist()
     assert sum(row["rows_identical"] for row in again) == 384 and {row["row_hash"] for row in again} == {"row.top@20"}
+    boot_hashes = {row["window"]: row["window_hash"] for row in load_determinism(uri, arms["boot"].run_id).to_pylist()}
+    assert all(row["window_hash"] not in (None, boot_hashes[row["window"]]) for row in again)
     assert load_listed(uri, arms["rope"].run_id).num_rows > 0
     # Arms of two references are never set against each other.
     assert load_pairs(uri, record.run_id).num_rows == 0
@@ -99,7 +101,9 @@ def test_published_rows_stand_beside_their_floor_and_a_borrowed_one(store: Path)
 def test_positions_of_two_candidates(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--candidate", f"a={FILES / 'positions-a.csv'}", "--candidate", f"b={FILES / 'positions-b.csv'}"]
     assert imported(store, "csv", "--reference", "bf16", *files, "--outlier", "w2=it repeats one table only") == 0
-    assert "kl.full mean" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "kl.full mean" in said
+    assert "Note: The reference bf16 has no floor: nothing says how far it lies from itself." in said
     assert value(store, "a", "kl.full", "mean")["value"] == pytest.approx((0.1 + 0.3 + 0.2) / 3)
     assert value(store, "a", "kl.full", "mean")["excluded"] == 1
     (pair,) = (

@@ -18,6 +18,7 @@ from drift_runs.measure.determinism import (
     rows_identical,
     summarise_determinism,
     window_hash,
+    window_hashes,
 )
 from drift_runs.schema import COMPARISON, DETERMINISM
 
@@ -150,6 +151,22 @@ def test_determinism_table_names_the_first_difference():
     assert (summary.rows_identical, summary.rows, summary.rows_unhashable) == (3, 5, 1)
     assert summary.max_abs_dlogit == 0.5 and summary.first_difference == ("v", 8)
     assert not summary.identical
+
+
+def test_window_hashes_take_rows_by_position_and_the_full_hash_where_there_is_one():
+    one, two, three = (bytes([value]) * 32 for value in (1, 2, 3))
+    rows = pa.table(
+        {
+            "window": pa.array(["w", "v", "w"]).dictionary_encode(),
+            "position": [5, 1, 4],
+            "row_top": pa.array([one, two, three], pa.binary(32)),
+            "row_full": pa.array([None, None, None], pa.binary(32)),
+        }
+    )
+    assert window_hashes(rows) == {"w": window_hash([three, one]), "v": window_hash([two])}
+    full = rows.set_column(3, "row_full", pa.array([two, None, one], pa.binary(32)))
+    assert window_hashes(full) == {"w": window_hash([one, two]), "v": None}
+    assert window_hashes(rows.slice(0, 0)) == {}
 
 
 def test_no_rows_are_not_called_identical():
