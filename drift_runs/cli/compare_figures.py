@@ -14,6 +14,7 @@ from drift_runs.measure.quantiles import FIRM, QUANTILE_RULE
 
 Json = dict[str, Any]
 MEDIAN = "p50"
+_ENDS = ("low", "high", "bca_low", "bca_high", "standard_error", "t_low", "t_high", "clusters")
 
 
 def of_files(found: FileFigures) -> Json:
@@ -90,6 +91,8 @@ def of_contexts(a: list[Json], b: list[Json], differences: tuple[ContextDifferen
             "a_lower": item.left_lower,
             "b_lower": item.right_lower,
             "equal": item.equal,
+            "p_sign_flip": item.p_sign_flip,
+            "sign_flip": item.sign_flip,
         }
     return figures
 
@@ -229,7 +232,7 @@ def _context_figures(rows: list[Json], spec: str, statistic: str) -> Json:
             statistic: row["value"],
             "n": row["n"],
             "excluded": row["excluded"],
-            **{name: row[name] for name in ("low", "high", "bca_low", "bca_high", "standard_error", "clusters")},
+            **{name: row[name] for name in _ENDS},
         }
         for other in ("window_mean", "count"):
             if other in by_statistic:

@@ -83,11 +83,16 @@ def _two_candidates(figures: dict[str, Any]) -> Iterator[str]:
                 *(_interval(side) if (side := values.get(name)) else "-" for name in ("a", "b")),
                 number(difference) + _ends(values),
                 f"{lower[0]:,} / {lower[1]:,}" if None not in lower else f"{only[0]:,} / {only[1]:,} flip alone",
+                number(values.get("p_sign_flip")),
                 _n(values),
             ]
         )
     if rows:
-        yield from _columns(["", "a [95 %]", "b [95 %]", "a minus b [95 %]", "a lower / b lower", "n"], rows)
+        yield from _columns(["", "a [95 %]", "b [95 %]", "a minus b [95 %]", "a lower / b lower", "p", "n"], rows)
+        yield "p: cluster sign-flip permutation, two-sided; it decides whether a and b differ."
+    for spec, values in figures.items():
+        if (p := values.get("p_mcnemar_positions_independent")) is not None:
+            yield f"{spec}: McNemar's test, which takes positions as independent: p {number(p)}"
     for spec, values in figures.items():
         for name in ("a", "b"):
             side = values.get(name) or {}

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from drift_runs.generate.rollouts import RolloutComparison, Share
 from drift_runs.measure.figures import Figure, figures_table
+from drift_runs.measure.intervals import small_cluster_note
 from drift_runs.measure.quantiles import FIRM, WITHHELD
 from drift_runs.measure.resampler import Resampler
 
@@ -24,12 +25,13 @@ def _figures(found: RolloutComparison, arm: str, outliers: str, resampler: Resam
     common = {"arm": arm, "outliers": outliers, "scope_kind": "all", "scope": "all", "clusters": prompts}
     label = resampler.cluster_label(prompts, "prompt")
     note = f"run {found.run}, tokens compared by {found.compared_by}"
+    few = small_cluster_note(prompts, "prompt")
     for spec, share in (
         ("rollout.exact", found.exact),
         ("rollout.prefix", found.prefix),
         ("rollout.agree", found.agree),
     ):
-        yield _share(common, spec, share, prompts, label, note)
+        yield _share(common, spec, share, prompts, label, f"{note}; {few}" if few else note)
     counts = (
         ("rollout.exact", "count", found.exact_count, prompts),
         ("rollout.prefix", "tokens", found.prefix_tokens, found.tokens),

@@ -23,6 +23,7 @@ from drift_runs.measure.intervals import (
     plural,
     small_cluster_note,
 )
+from drift_runs.measure.permutation import sign_flip
 from drift_runs.measure.quantiles import FIRM, QUANTILES, WITHHELD
 from drift_runs.measure.resampler import Floats, Resampler
 
@@ -67,6 +68,10 @@ class ContextDifference:
     """Contexts in which the left value is the lower one."""
     right_lower: int
     equal: int
+    p_sign_flip: float | None
+    """Cluster sign-flip permutation, two-sided: this one decides. McNemar's test needs the positions."""
+    sign_flip: str
+    """Exact or sampled, and of how many clusters; empty where there is no test."""
 
 
 def summarise_contexts(table: pa.Table, *, arm: str, resampler: Resampler) -> pa.Table:
@@ -104,7 +109,11 @@ def paired_contexts(left: pa.Table, right: pa.Table, *, resampler: Resampler) ->
         gaps = one - other
         count = len(np.unique(index[both]))
         ends, label, reason = _ends(Terms(gaps, weights), index, len(labels), resampler, count)
+        # Student's t on logs has no place here: a difference may be below zero.
+        del ends["t_low"], ends["t_high"]
         total = weights.sum()
+        kept = np.isin(np.arange(len(labels)), index[both])
+        tested = sign_flip(cluster_sums(gaps[:, None], index, len(labels))[kept], seed=resampler.seed, unit=UNIT)
         found.append(
             ContextDifference(
                 spec=spec,
@@ -122,6 +131,8 @@ def paired_contexts(left: pa.Table, right: pa.Table, *, resampler: Resampler) ->
                 left_lower=int((gaps[both] < 0).sum()),
                 right_lower=int((gaps[both] > 0).sum()),
                 equal=int((gaps[both] == 0).sum()),
+                p_sign_flip=float(tested.p[0]) if np.isfinite(tested.p[0]) else None,
+                sign_flip=tested.method,
             )
         )
     return tuple(found)
@@ -187,7 +198,7 @@ def _ends(
     terms: Terms, index: NDArray[np.int32], clusters: int, resampler: Resampler, count: int
 ) -> tuple[dict[str, float | None], str, str]:
     """Ends of all intervals, their label, and the note on few clusters."""
-    names = ("low", "high", "bca_low", "bca_high", "standard_error")
+    names = ("low", "high", "bca_low", "bca_high", "standard_error", "t_low", "t_high")
     note = small_cluster_note(count, UNIT)
     if count < 2:
         return dict.fromkeys(names), "", note
@@ -195,7 +206,7 @@ def _ends(
     bottom = cluster_sums(terms.weights[:, None], index, clusters)
     kept = bottom[:, 0] > 0
     found: ClusterIntervals = intervals_of_sums(top[kept], bottom[kept], resampler)
-    values = [*found.percentile, *found.bca, found.standard_error]
+    values = [*found.percentile, *found.bca, found.standard_error, *found.log_t_mean]
     ends = {name: float(end[0]) if np.isfinite(end[0]) else None for name, end in zip(names, values, strict=True)}
     return ends, resampler.cluster_label(count, UNIT), note
 

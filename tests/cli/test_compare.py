@@ -111,6 +111,7 @@ def test_contexts_by_hand(capsys):
     assert kl["a"]["groups"]["code"]["mean"] == pytest.approx(13 / 60)
     assert flip["rate_difference"] == pytest.approx(0.17 - 0.25) and flip["a"]["count"] == 17
     assert kl["a"]["absent"]["p95"] == "only means by context are known"
+    assert (flip["p_sign_flip"], flip["sign_flip"]) == (1, "exact, all signs of 3 documents")
 
 
 def test_positions_by_hand(capsys):
@@ -121,6 +122,9 @@ def test_positions_by_hand(capsys):
     assert (kl["a_lower"], kl["b_lower"], kl["equal"]) == (1, 1, 1)
     assert (flip["a_only"], flip["b_only"], flip["p_mcnemar_positions_independent"]) == (0, 2, 0.5)
     assert document["figures"]["dnll"]["a"]["mean"] == pytest.approx(0.75 / 3)
+    said = Ran(capsys, *pair("csv")).out
+    assert "flip: McNemar's test, which takes positions as independent: p 0.5" in said
+    assert "p: cluster sign-flip permutation, two-sided; it decides whether a and b differ." in said
 
 
 @each_format

@@ -96,6 +96,25 @@ def test_a_pair_by_hand():
     assert kl.low < kl.difference < kl.high
 
 
+def test_the_signs_of_clusters_decide_between_two_candidates():
+    # Every document is worse on the right: of the 8 choices of signs the one seen and its mirror are as large.
+    other = [(name, cluster, group, n, mean + 0.1, share - 0.05) for name, cluster, group, n, mean, share in ROWS]
+    for item in paired_contexts(table(ROWS), table(other), resampler=RESAMPLER):
+        assert (item.p_sign_flip, item.sign_flip) == (0.25, "exact, all signs of 3 documents")
+    # A document that one side knows nothing of has no sign.
+    other[2] = (*other[2][:4], None, None)
+    kl, _ = paired_contexts(table(ROWS), table(other), resampler=RESAMPLER)
+    assert (kl.p_sign_flip, kl.sign_flip) == (0.5, "exact, all signs of 2 documents")
+
+
+def test_few_clusters_have_students_t_on_the_log_of_their_means():
+    mean = figure(summarise_contexts(table(ROWS), arm="q4", resampler=RESAMPLER), "kl.full", "mean")
+    logs = np.log([7 / 40, 0.05, 0.3])
+    variance = logs.var(ddof=1)
+    centre, reach = logs.mean() + variance / 2, 4.302652729749464 * np.sqrt(variance / 3 + variance**2 / 4)
+    assert (mean["t_low"], mean["t_high"]) == pytest.approx(tuple(np.exp([centre - reach, centre + reach])))
+
+
 def test_a_pair_with_itself_is_exactly_zero():
     for item in paired_contexts(table(ROWS), table(ROWS), resampler=RESAMPLER):
         assert (item.difference, item.low, item.high, item.equal) == (0, 0, 0, 4)
