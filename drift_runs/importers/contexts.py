@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from drift_runs.importers.base import ImportedFile, ImportedWindow
+from drift_runs.importers.sentinels import LARGEST_KL_NATS
 from drift_runs.importers.source import Foreign, Source, parse_json, read_source
 from drift_runs.schema import CONTEXTS
 
@@ -37,8 +38,8 @@ class Context(Foreign):
     source_cluster: str
     stratum: str = ""
     positions_scored: Annotated[int, Field(ge=1, lt=2**53)]
-    mean_kld: Annotated[float, Field(ge=ROUNDING)]
-    median_kld: Annotated[float, Field(ge=ROUNDING)] | None = None
+    mean_kld: Annotated[float, Field(ge=ROUNDING, le=LARGEST_KL_NATS)]
+    median_kld: Annotated[float, Field(ge=ROUNDING, le=LARGEST_KL_NATS)] | None = None
     top1_agreement: Annotated[float, Field(ge=0, le=1)] | None = None
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from drift_runs.errors import one_line
 from drift_runs.importers.base import ImportedFile, ImportedWindow
+from drift_runs.importers.sentinels import LARGEST_KL_NATS, is_sentinel
 from drift_runs.importers.source import WINDOWS_LIMIT, Source, read_source
 from drift_runs.measure.specs import BY_BASE, base_of
 from drift_runs.schema import COMPARISON, RowFlag
@@ -82,6 +83,10 @@ def read(path: Path) -> ImportedFile:
         notes.append("the file does not say which divergence its column holds: read as kl.full, in nats")
     for name, count in reader.absent.items():
         notes.append(f"values of {name} that are empty, NaN or infinite, left out: {count}")
+    if reader.sentinels:
+        notes.append(
+            f"values of nll or ref_nll that stand for 'not known' (100, or 1000 and more), left out: {reader.sentinels}"
+        )
     if "document" not in header:
         notes.append("no column says which document a window belongs to: every window is a cluster of its own")
     return ImportedFile(
@@ -159,6 +164,7 @@ class Reader:
         self.source = source
         self.spec = ""
         self.absent: dict[str, int] = {}
+        self.sentinels = 0
         self.positions: set[tuple[str, int]] = set()
         self.documents: dict[str, tuple[str, str, str]] = {}
         self.scored: dict[str, list[int]] = {}
@@ -203,6 +209,8 @@ class Reader:
         kl = self.number(at, fields["kl"], "kl")
         if kl is not None and kl < KL_LEAST:
             self.source.refuse(f"kl is {kl:g}", at=at, expected="a divergence in nats, 0 or more")
+        if kl is not None and kl > LARGEST_KL_NATS:
+            self.source.refuse(f"kl is {kl:g}", at=at, expected=f"a divergence of at most {LARGEST_KL_NATS:,.0f} nats")
         infinite = fields["kl"].casefold().lstrip("+") in ("inf", "infinity")
         self.columns["window"].append(window)
         self.columns["position"].append(position)
@@ -210,12 +218,17 @@ class Reader:
         self.columns["token"].append(self.whole(at, fields["token"], "token") if fields.get("token") else None)
         self.columns["kl"].append(kl)
         self.columns["flip"].append(self.truth(at, fields["flip"]) if "flip" in fields else None)
+        flags = int(RowFlag.INFINITE_KL) if infinite else 0
         for column, name in (("candidate_nll_nats", "nll"), ("reference_nll_nats", "ref_nll")):
             value = self.number(at, fields[name], name) if name in fields else None
             if value is not None and value < KL_LEAST:
                 self.source.refuse(f"{name} is {value:g}", at=at, expected="minus a log-probability, 0 or more")
+            if value is not None and is_sentinel(-value):
+                self.sentinels += 1
+                flags |= RowFlag.SENTINEL
+                value = None
             self.columns[column].append(value)
-        self.columns["flags"].append(RowFlag.INFINITE_KL if infinite else 0)
+        self.columns["flags"].append(flags)
 
     def take_spec(self, at: str, written: str | None) -> None:
         """The definition of ``kl``; it must be one for the whole file."""

@@ -19,7 +19,7 @@ from pydantic import Field
 from drift_runs.errors import ImportFileError, one_line
 from drift_runs.importers.base import ImportedFile, ImportedWindow
 from drift_runs.importers.csv_positions import NAME_LIMIT_CHARACTERS, spans
-from drift_runs.importers.sentinels import is_sentinel
+from drift_runs.importers.sentinels import LARGEST_KL_NATS, is_sentinel
 from drift_runs.importers.source import WINDOWS_LIMIT, Foreign, Source, fitted, json_lines, json_value, read_source
 from drift_runs.schema import COMPARISON, RowFlag
 
@@ -146,6 +146,10 @@ class Run:
             self.absent["kl"] += 1
         elif record.kl < LEAST_KL:
             self.source.refuse(f"kl is {record.kl:g}", at=at, expected="a divergence in nats, 0 or more")
+        elif record.kl > LARGEST_KL_NATS:
+            self.source.refuse(
+                f"kl is {record.kl:g}", at=at, expected=f"a divergence of at most {LARGEST_KL_NATS:,.0f} nats"
+            )
         nll, reference_nll = nlls["nll"], nlls["ref_nll"]
         both = nll is not None and reference_nll is not None
         row = {

@@ -22,7 +22,7 @@ from drift_runs.importers.sentinels import WORDS, is_sentinel
 from drift_runs.importers.source import WINDOWS_LIMIT, Foreign, Source, fitted, json_lines, read_source
 from drift_runs.measure.determinism import row_top_hash
 from drift_runs.measure.topk import compare_topk
-from drift_runs.protocol.problems import did_you_mean
+from drift_runs.protocol.problems import did_you_mean, shown
 from drift_runs.schema import ROWS, RowFlag
 
 FORMAT = "rows"
@@ -38,6 +38,9 @@ EQUAL_NATS = 1e-6
 """How far two statements of one log-probability may lie apart, and a sum of probabilities above 1."""
 LEAST_MASS = 1 - 1e-3
 """Of entries and tail together, where both are given."""
+LOGPROB = "a natural log-probability, 0 or less"
+LARGEST_NUMBER = 2**53
+"""Of a whole number: there are larger ones that no float can hold."""
 ABOVE_ZERO = 1e-2
 """An offset of a server can lift a log-probability above 0, where the header says that rows are not normalised."""
 HIGHEST_MASS = 1.05
@@ -230,6 +233,8 @@ class Rows:
             self.check_id(at, token)
             if token in entries:
                 self.source.refuse(f"token {token} stands twice in {name!r}", at=at)
+            if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+                self.source.refuse(f"token {token} in {name!r} has {shown(value)}", at=at, expected=LOGPROB)
             self.check_logprob(at, f"token {token} in {name!r}", value)
             entries[token] = float(value)
         return entries
@@ -242,7 +247,7 @@ class Rows:
     def check_logprob(self, at: str, name: str, value: float) -> None:
         highest = EQUAL_NATS if self.header.normalised else ABOVE_ZERO
         if value > highest:
-            self.source.refuse(f"{name} has {value:.6g}", at=at, expected="a natural log-probability, 0 or less")
+            self.source.refuse(f"{name} has {value:.6g}", at=at, expected=LOGPROB)
 
     def check_equal(self, at: str, name: str, value: float, other: float | None) -> None:
         if other is not None and abs(value - other) > EQUAL_NATS:

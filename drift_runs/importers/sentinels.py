@@ -4,6 +4,8 @@ from __future__ import annotations
 
 EXACT = -100.0
 BELOW = -1000.0
+LARGEST_KL_NATS = 1e6
+"""No two distributions of numbers in 32 bits lie further apart than some thousands of nats; sums of more overflow."""
 WORDS = f"{EXACT:g}, or {BELOW:g} and less"
 
 

@@ -47,6 +47,7 @@ def test_a_mean_a_little_below_zero_is_kept(tmp_path):
         (lambda c: first(c).update(index=1), "per_context_all[1] index 1: the index is given to two contexts"),
         (lambda c: first(c).update(source_cluster=""), "source_cluster is empty"),
         (lambda c: first(c).update(mean_kld=-0.1), "per_context_all[0].mean_kld: -0.1 does not fit"),
+        (lambda c: first(c).update(mean_kld=1e308), "per_context_all[0].mean_kld: 1e+308 does not fit"),
         (lambda c: first(c).update(mean_kld="0.1"), "mean_kld: '0.1' does not fit"),
         (lambda c: first(c).update(mean_kld=10**400), "mean_kld: a very large number"),
         (lambda c: first(c).update(positions_scored=0), "positions_scored: 0 does not fit"),

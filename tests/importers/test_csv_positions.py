@@ -55,6 +55,15 @@ def test_what_is_no_number_is_null_and_counted(tmp_path, written):
     assert file.table["flags"].to_pylist() == [RowFlag.INFINITE_KL if infinite else 0, 0]
 
 
+@pytest.mark.parametrize("written", ["100", "1000", "9999", "1e308"])
+def test_the_reverse_of_a_sentinel_is_no_surprise(tmp_path, written):
+    file = read(tmp_path, f"window,position,kl,nll,ref_nll\nw,1,0.1,{written},2\nw,2,0.2,99.5,{written}\n")
+    assert file.table["candidate_nll_nats"].to_pylist() == [None, 99.5]
+    assert file.table["reference_nll_nats"].to_pylist() == [2.0, None]
+    assert file.table["flags"].to_pylist() == [RowFlag.SENTINEL] * 2
+    assert any("stand for 'not known'" in note and note.endswith(": 2") for note in file.notes)
+
+
 def test_rows_are_counted_from_the_row_that_predicts(tmp_path):
     by_row = read(tmp_path, "window,row,kl\nw,0,0.1\nw,4,0.2\n")
     by_position = read(tmp_path, "window,position,kl\nw,1,0.1\nw,5,0.2\n")
@@ -112,6 +121,7 @@ def test_a_header_that_is_not_sure(tmp_path, header, words):
         ("w,9999999999,0.5", "position '9999999999'"),
         ("w," + "9" * 5000 + ",0.5", "position '999"),
         ("w,1,-0.5", "kl is -0.5"),
+        ("w,1,1e308", "kl is 1e+308; expected a divergence of at most 1,000,000 nats"),
         ("w,1,0x1p3", "kl '0x1p3'"),
         ("w,1,5e-1e", "kl '5e-1e'"),
         ('w,1,"0,5"', "kl '0,5'"),

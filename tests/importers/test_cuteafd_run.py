@@ -131,6 +131,7 @@ def test_one_block_gives_no_interval_and_says_so(tmp_path: Path):
         ({"agree": 1}, "does not fit"),
         ({"confident": None}, "does not fit"),
         ({"kl": -0.5}, "kl is -0.5"),
+        ({"kl": 1e308}, "kl is 1e+308"),
         ({"nll": -0.5}, "nll is -0.5"),
         ({"kl": "0.1"}, "does not fit"),
         ({"argmax": -1}, "does not fit"),

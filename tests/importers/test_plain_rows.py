@@ -124,6 +124,8 @@ def test_a_sentinel_is_no_log_probability(tmp_path: Path, sentinel: float):
         ({"top": []}, "does not fit"),
         ({"top": [[7, 0.5], [9, QUARTER]]}, "token 7 in 'top' has 0.5"),
         ({"top": [[7, math.log(0.8)], [9, math.log(0.3)]]}, "sum to a probability of 1.1"),
+        ({"top": [[7, -(10**400)], [9, QUARTER]]}, "token 7 in 'top' has a very large number"),
+        ({"wanted": [[4, 10**400]]}, "token 4 in 'wanted' has a very large number"),
         ({"top": [[7.5, HALF], [9, QUARTER]]}, "no token id"),
         ({"top": [[-1, HALF], [9, QUARTER]]}, "no token id"),
         ({"top": [[50, HALF], [9, QUARTER]]}, "ids below dictionary_size = 50"),
