@@ -135,7 +135,7 @@ FIGURES = _schema(
 """One row a figure: long form, so that a new statistic is a new row and not a new column."""
 
 DETERMINISM = _schema(
-    "drift.determinism/3",
+    "drift.determinism/2",
     [
         ("arm", pa.string(), False),  # name of the floor or candidate
         ("against", pa.string(), False),
@@ -331,13 +331,13 @@ _OLDER: dict[str, tuple[str, ...]] = {
     "drift.rows/2": ("drift.rows/1",),
     "drift.comparison/2": ("drift.comparison/1",),
     "drift.figures/2": ("drift.figures/1",),
-    "drift.determinism/3": ("drift.determinism/2", "drift.determinism/1"),
+    "drift.determinism/2": ("drift.determinism/1",),
 }
 """Versions that differ from the newest by columns that it has in addition."""
 
 _FILLED: dict[tuple[str, str], object] = {
     ("drift.figures/2", "borrowed"): False,
-    ("drift.determinism/3", "row_hash"): "row.full",
+    ("drift.determinism/2", "row_hash"): "row.full",
 }
 """What an older file means where the newest version has a column that is never null."""
 
