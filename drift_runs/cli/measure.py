@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{entry.name}: {missing} of {len(entry.windows)} windows are not there yet", file=sys.stderr)
     again = Remeasured(campaign, rows)
     figures = {}
+    determinism = {}
     for entry, result, found in again.arms(args.arm):
         if not args.json:
             if not figures:
@@ -62,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
                 last = f"rows same {result.agreement.rows_identical}/{result.agreement.rows}"
             print(table.figures_row(entry.name, found, last=last))
         figures[entry.name] = found
+        if result is not None:
+            determinism[entry.name] = result.determinism
     if not figures:
         raise NotMeasured("no arm is whole", where=str(args.store), todo=f"go on with: drift run {args.run}")
     if args.json:
@@ -73,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.no_check:
         return 0
     across = None if args.arm or unfinished else again.across()
-    return _check(args, campaign, figures, across, unfinished)
+    return _check(args, campaign, figures, determinism, across, unfinished)
 
 
 def _find(args: argparse.Namespace) -> tuple:
@@ -95,13 +98,14 @@ def _find(args: argparse.Namespace) -> tuple:
         return found
 
 
-def _check(args: argparse.Namespace, campaign, figures: dict, across, unfinished: int) -> int:
+def _check(args: argparse.Namespace, campaign, figures: dict, determinism: dict, across, unfinished: int) -> int:
     """Compare with what was logged, and say what differs; the exit code."""
     from drift_runs.errors import NotMeasured
     from drift_runs.remeasure import differences, different_metrics
     from drift_runs.tracking.mlflow_store import (
         list_campaigns,
         load_agreement,
+        load_determinism,
         load_figures,
         load_metrics,
         load_pairs,
@@ -134,6 +138,11 @@ def _check(args: argparse.Namespace, campaign, figures: dict, across, unfinished
             metrics = select_metrics(found)
             count += len(metrics)
             lines += different_metrics(name, load_metrics(uri, runs[name]), metrics)
+            if name in determinism:
+                count += determinism[name].num_rows
+                lines += differences(
+                    "determinism", f"{name} rows", load_determinism(uri, runs[name]), determinism[name]
+                )
     if across is not None:
         for kind, load in (("pairs", load_pairs), ("agreement", load_agreement), ("proposals", load_proposals)):
             computed = getattr(across, kind)

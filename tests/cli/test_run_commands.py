@@ -214,6 +214,30 @@ class TestMeasure:
         was = getattr(figure, column)
         assert line == f"q4_0 all/all/with/kl.full/mean: logged {column} {was}; now {column} {other}"
 
+    def test_rows_that_agree_to_the_byte_are_compared_too(self) -> None:
+        row = {
+            "arm": "launch",
+            "against": "f16",
+            "window": "w1",
+            "rows": 3,
+            "rows_identical": 3,
+            "rows_unhashable": 0,
+            "window_identical": True,
+            "row_hash": "row.full",
+            "max_abs_dlogit": 0.0,
+            "max_abs_dlogprob": None,
+            "first_difference": None,
+            "window_hash": bytes(32),
+        }
+        other = {**row, "rows_identical": 2, "window_identical": False, "first_difference": 7, "window_hash": None}
+        logged, computed = (pa.Table.from_pylist([each], schema=schema.DETERMINISM) for each in (row, other))
+        unhashed = pa.Table.from_pylist([{**row, "window_hash": None}], schema=schema.DETERMINISM)
+        assert differences("determinism", "launch rows", logged, unhashed) == []
+        assert differences("determinism", "launch rows", logged, computed) == [
+            "launch rows f16/w1: logged rows_identical 3, window_identical True, first_difference None; "
+            "now rows_identical 2, window_identical False, first_difference 7"
+        ]
+
     def test_a_damaged_table_is_named(self, finished: Campaign, tmp_path: Path, say: Said) -> None:
         campaign = copied(finished, tmp_path / "copy")
         executions = campaign.executions()
