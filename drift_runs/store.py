@@ -20,11 +20,12 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,6 +37,8 @@ from drift_runs.protocol.canonical import canonical_json, dictionary_sha256, wri
 FORMAT = "drift.store/1"
 DEFAULT_FOLDER = "drift-store"
 _PART = ".part"
+
+StoredTable = Literal["comparison", "contexts", "rollouts"]
 
 
 def content_id(content: object) -> str:
@@ -85,9 +88,11 @@ def read_table(path: Path, wanted: pa.Schema) -> pa.Table:
     try:
         # ParquetFile, not read_table: a dataset would guess partitions from the folder names.
         table = pq.ParquetFile(path).read()
-    except (pa.ArrowException, OSError) as error:
+        table.validate(full=True)  # lists that end outside their values, texts that are none
+        table.column_names  # noqa: B018  names that are no texts
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise StoreError(
-            f"cannot be read: {str(error).splitlines()[0]}",
+            f"cannot be read: {str(error).partition(chr(10))[0]}",
             where=str(path),
             todo="remove the file and run again: only its window is taken anew",
         ) from None
@@ -289,7 +294,7 @@ class PlannedCapture:
     """Arm that the comparison is against; empty means the protocol's reference."""
     of: str = ""
     """For a further launch, the arm that it repeats."""
-    table: Literal["comparison", "contexts", "rollouts"] = "comparison"
+    table: StoredTable = "comparison"
     """What is stored of it: positions, means by context, or continuations."""
 
 
@@ -351,15 +356,36 @@ def newest_plan(store: Store, protocol_sha256: str) -> tuple[PlannedCapture, ...
 def _read_plan(path: Path) -> Plan:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        captures = tuple(
-            PlannedCapture(**{**entry, "windows": tuple(entry["windows"])}) for entry in content["captures"]
-        )
+        captures = tuple(map(_planned, content["captures"]))
+        names = {entry.name for entry in captures}
+        if any(entry.table == "rollouts" and entry.against not in names for entry in captures):
+            raise ValueError
+        protocol = content.get("protocol")
+        if protocol is not None and not isinstance(protocol["name"], str):
+            raise ValueError
         return Plan(
             protocol_sha256=str(content["protocol_sha256"]),
             run_id=str(content["run_id"]),
-            protocol=content.get("protocol"),
+            protocol=protocol,
             captures=captures,
             written_ns=path.stat().st_mtime_ns,
         )
     except (ValueError, KeyError, TypeError):
         raise StoreError("not a campaign's plan", where=str(path), todo="remove the file and run again") from None
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._#-]{0,79}")
+"""Names and ids of a plan become paths: nothing else may, whoever wrote the file."""
+
+
+def _planned(entry: Mapping[str, Any]) -> PlannedCapture:
+    planned = PlannedCapture(**{**entry, "windows": tuple(entry["windows"])})
+    needed = (planned.name, planned.kind, planned.capture, *planned.windows)
+    optional = (planned.comparison, planned.against, planned.of)
+    if not all(_NAME.fullmatch(text) for text in needed) or not all(
+        _NAME.fullmatch(text) or text == "" for text in optional
+    ):
+        raise ValueError
+    if planned.table not in get_args(StoredTable):
+        raise ValueError
+    return planned

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from drift_runs.store import (
     comparison_id,
     content_id,
     newest_plan,
+    plans,
     read_table,
     write_plan,
     write_table,
@@ -169,6 +172,23 @@ class TestTables:
         with pytest.raises(StoreError, match=r"a\.parquet: cannot be read: .*; remove the file and run again"):
             read_table(path, schema.ROWS)
 
+    def test_damage_anywhere_is_refused_or_harmless(self, tmp_path: Path) -> None:
+        """Whatever a disk did to a file: a table that can be read to its last text, or the one error."""
+        path = tmp_path / "a.parquet"
+        write_table(path, table(rows=20), schema.ROWS)
+        data, draw = path.read_bytes(), random.Random(7)
+        refused = 0
+        for _ in range(400):
+            damaged = bytearray(data)
+            for _ in range(draw.choice([1, 2, 5])):
+                damaged[draw.randrange(len(data))] = draw.randrange(256)
+            path.write_bytes(damaged)
+            try:
+                assert read_table(path, schema.ROWS).to_pylist() is not None
+            except StoreError:
+                refused += 1
+        assert refused > 100
+
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"none\.parquet"):
             read_table(tmp_path / "none.parquet", schema.ROWS)
@@ -256,6 +276,39 @@ class TestPlans:
         path.write_text(text)
         with pytest.raises(StoreError, match="not a campaign's plan; remove the file"):
             newest_plan(store, "p" * 64)
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"name": 5},
+            {"name": "\x1b[2J"},
+            {"capture": None},
+            {"comparison": "../../elsewhere"},
+            {"comparison": 5},
+            {"windows": [5]},
+            {"windows": ["../x"]},
+            {"windows": ["x" * 5000]},
+            {"against": 5},
+            {"table": "another"},
+            {"table": "rollouts", "against": "nobody"},
+        ],
+    )
+    def test_a_plan_names_no_path_of_its_own(self, store: Store, changed: dict[str, object]) -> None:
+        write_plan(store, "p" * 64, "key", run_id="r1", captures=[self.ENTRY], protocol=PROTOCOL)
+        (path,) = (store.root / "campaigns").iterdir()
+        content = json.loads(path.read_text())
+        content["captures"][0] |= changed
+        path.write_text(json.dumps(content))
+        with pytest.raises(StoreError, match="not a campaign's plan; remove the file"):
+            plans(store)
+
+    @pytest.mark.parametrize("protocol", [5, [], {}, {"name": 5}])
+    def test_a_plan_of_no_protocol(self, store: Store, protocol: object) -> None:
+        write_plan(store, "p" * 64, "key", run_id="r1", captures=[self.ENTRY], protocol=PROTOCOL)
+        (path,) = (store.root / "campaigns").iterdir()
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"protocol": protocol}))
+        with pytest.raises(StoreError, match="not a campaign's plan"):
+            plans(store)
 
 
 def test_ids_depend_on_content_alone() -> None:

@@ -56,8 +56,10 @@ def run(args: argparse.Namespace) -> int:
     from drift_runs.kld_run import compare_with_model, is_model
     from drift_runs.measure.resampler import Resampler
 
-    if args.threads < 1:
-        raise ConfigError(f"--threads {args.threads}", expected="1 or more")
+    if not 1 <= args.threads <= 1024:
+        raise ConfigError(f"--threads {args.threads}", expected="1 to 1024")
+    if not 0 <= args.run < 2**31:
+        raise ConfigError(f"--run {args.run}", expected="the number of a run, from 0")
     if not 100 <= args.resamples <= 100_000:
         raise ConfigError(f"--resamples {args.resamples}", expected="100 to 100,000")
     if args.seed < 0:
@@ -85,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         "notes": _notes(a, b, resampler, same),
     }
     if args.json:
-        json.dump(document, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+        json.dump(document, sys.stdout, indent=2, allow_nan=False)
         print()
     else:
         print(text(document, a.kind))

@@ -97,8 +97,10 @@ def rows_table(source: Source) -> tuple[pa.Table, dict[str, str]]:
     """The table in schema ``ROWS``, and what the file's metadata says in keys that start with ``drift.``."""
     try:
         table = pq.ParquetFile(io.BytesIO(source.data)).read()
-    except (pa.ArrowException, OSError) as error:
-        source.refuse(f"not readable as Parquet: {str(error).splitlines()[0]}", expected="a whole file")
+        table.validate(full=True)  # lists that end outside their values, texts that are none
+        table.column_names  # noqa: B018  names that are no texts
+    except (pa.ArrowException, OSError, ValueError) as error:
+        source.refuse(f"not readable as Parquet: {str(error).partition(chr(10))[0]}", expected="a whole file")
     metadata = {
         key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
         for key, value in (table.schema.metadata or {}).items()

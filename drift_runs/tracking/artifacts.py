@@ -32,7 +32,9 @@ def read_table(path: Path, wanted: pa.Schema, run_id: str) -> pa.Table:
     """A Parquet file of a known schema version."""
     try:
         table = pq.read_table(path, partitioning=None)
-    except (OSError, pa.ArrowInvalid) as error:
+        table.validate(full=True)
+        table.column_names  # noqa: B018  names that are no texts
+    except (OSError, pa.ArrowException, ValueError) as error:
         raise StoreError(f"{path.name} cannot be read: {error}", where=f"run {run_id}") from error
     if (newer := schema.upgraded(table, wanted)) is not None:
         return newer

@@ -159,6 +159,8 @@ def test_what_is_not_comparable_is_said_before_the_exit_code(capsys, tmp_path, a
         (("--format", "topk-row"), "did you mean 'topk-rows'"),
         (("--format", "topk-rows", "--resamples", "10"), "--resamples 10"),
         (("--format", "topk-rows", "--seed", "-1"), "--seed -1"),
+        (("--format", "topk-rows", "--threads", "9999"), "--threads 9999"),
+        (("--format", "topk-rows", "--run", "9" * 30), "--run 999"),
         (("--format", "csv"), "unknown column"),
         ((), "--format"),
     ],
@@ -181,5 +183,6 @@ def test_texts_of_a_file_cannot_steer_the_terminal(capsys, tmp_path):
     a, b = (changed(tmp_path, "topk-rows", steering, side) for side in "ab")
     ran = Ran(capsys, a, b, "--format", "topk-rows")
     assert ran.code == 0 and "\x1b" not in ran.out and "\u202e" not in ran.out
+    assert "\u202e" not in Ran(capsys, a, b, "--format", "topk-rows", "--json").out
     c = Ran(capsys, a, invented("topk-rows", "b"), "--format", "topk-rows")
     assert "\x1b" not in c.out + c.err and "\nNote: forged" not in c.out
