@@ -153,6 +153,25 @@ def test_determinism_table_names_the_first_difference():
     assert not summary.identical
 
 
+def test_windows_whose_rows_are_mixed_stay_apart_in_the_order_of_their_first_rows():
+    table = determinism_table(
+        comparison(
+            ["w", "v", "w", "u", "v", "w"],
+            [9, 3, 7, 1, 2, 8],
+            [False, True, False, None, False, True],
+            [0.25, 0, 0.5, None, 2.0, 0],
+        ),
+        arm="a",
+        against="b",
+    )
+    names = ("window", "rows", "rows_identical", "rows_unhashable", "first_difference", "max_abs_dlogit")
+    assert [tuple(row[name] for name in names) for row in table.to_pylist()] == [
+        ("w", 3, 1, 0, 7, 0.5),
+        ("v", 2, 1, 0, 2, 2.0),
+        ("u", 1, 0, 1, 1, None),
+    ]
+
+
 def test_window_hashes_take_rows_by_position_and_the_full_hash_where_there_is_one():
     one, two, three = (bytes([value]) * 32 for value in (1, 2, 3))
     rows = pa.table(
