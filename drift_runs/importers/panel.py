@@ -104,11 +104,15 @@ def protocol_content(
     names = safe_names(window.name for window in first.windows)
     documents = safe_names(dict.fromkeys(window.document for window in first.windows))
     windows = [_window(window, names[window.name], documents[window.document]) for window in first.windows]
-    for name, _ in facts.outliers:
-        if name not in names:
+    known = {safe: safe for safe in names.values()} | names  # a report shows the name that was stored
+    outliers: dict[str, str] = {}
+    for name, reason in facts.outliers:
+        if name not in known:
             raise ConfigError(
                 f"no window {one_line(name)!r} in the files", where="--outlier", expected="a window's name"
             )
+        if outliers.setdefault(known[name], reason) != reason:
+            raise ConfigError(f"window {one_line(name)!r} is given twice", where="--outlier", expected="one reason")
     roles = dict.fromkeys(window["panel"] for window in windows)
     content: dict[str, Any] = {
         "schema": SCHEMA,
@@ -132,7 +136,7 @@ def protocol_content(
         "panels": [{"name": role, "title": _TITLES[role], "role": role} for role in roles],
         "windows": windows,
         "ranges": [],
-        "outliers": [{"window": names[name], "reason": reason} for name, reason in facts.outliers],
+        "outliers": [{"window": name, "reason": reason} for name, reason in outliers.items()],
         "arms": [_arm(arm) for arm in arms if arm.role != "floor"],
         "floors": [
             {"name": arm.name, "arm": arm.against or _first_reference(arms), "kind": arm.floor_kind}

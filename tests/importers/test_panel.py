@@ -79,6 +79,21 @@ def test_an_outlier_must_be_a_window():
         protocol_content(facts, ARMS, [imported(ImportedWindow(name="w", document="w"))])
 
 
+def test_an_outlier_is_named_as_in_the_file_or_as_in_the_store():
+    reason = "it repeats one table only"
+
+    def outliers(*given: tuple[str, str]) -> list[dict[str, str]]:
+        facts = PanelFacts(name="m", title="m", question="q", source="s", seed=0, outliers=given)
+        windows = [ImportedWindow(name=name, document=name) for name in ("a=b", "c")]
+        return protocol_content(facts, ARMS, [imported(*windows)])["outliers"]
+
+    stored = safe_name("a=b")
+    assert outliers(("a=b", reason)) == outliers((stored, reason)) == [{"window": stored, "reason": reason}]
+    assert outliers(("a=b", reason), (stored, reason)) == outliers(("a=b", reason))
+    with pytest.raises(ConfigError, match="is given twice"):
+        outliers(("c", reason), ("c", "because of another reason"))
+
+
 def test_means_by_context_have_no_windows():
     protocol = Protocol.model_validate_json(canonical_json(protocol_content(FACTS, ARMS, [imported()])), strict=True)
     assert protocol.windows == () and protocol.panels == ()
