@@ -237,7 +237,7 @@ class Remeasured:
                 continue
             comparison = self.rows.comparison(entry)
             result = self._results.measure(
-                comparison, arm=entry.name, kind=entry.kind, against=entry.against, of=entry.of
+                comparison, arm=entry.name, kind=entry.kind, against=entry.against, of=entry.of, ranked=entry.ranked
             )
             if not only or entry.name in only:
                 yield Measured(entry, result, result.figures)

@@ -174,6 +174,7 @@ LISTED = _schema(
         ("reference_p1", pa.float64(), True),
         ("candidate_p1", pa.float64(), True),
         ("q_of_reference_top", pa.float64(), True),
+        ("p_of_candidate_top", pa.float64(), True),
         ("spec", pa.string(), False),  # of the divergence in this row
         ("divergence_nats", pa.float64(), True),
         ("dnll_nats", pa.float64(), True),

@@ -294,6 +294,8 @@ class PlannedCapture:
     """Arm that the comparison is against; empty means the protocol's reference."""
     of: str = ""
     """For a further launch, the arm that it repeats."""
+    ranked: bool = True
+    """False where more differs from the reference than the protocol varies: in no pair and no order."""
     table: StoredTable = "comparison"
     """What is stored of it: positions, means by context, or continuations."""
 

@@ -175,3 +175,20 @@ def test_two_candidates_with_the_same_rows_are_an_error(tmp_path: Path, tiny_arm
     (failed,) = result.failed
     assert isinstance(failed.error, SameRows) and "byte-identical to those of arm q8_0" in str(failed.error)
     assert failed.execution.name == "q4_0"
+
+
+def test_an_arm_that_differs_in_more_than_was_declared_is_in_no_pair(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path
+) -> None:
+    """Another thread count in the machine's file: what differs may be the arm or the threads."""
+    models = {name: tiny_arms.parent / f"{name}.gguf" for name in ("f16", "q8_0", "q4_0")}
+    machine = tmp_path / "drift.toml"
+    text = machine_text(models, same_model={"kv-q4_0": "f16"}, threads=1)
+    machine.write_text(re.sub(r'(\[arms\."?q8_0"?\]\n)', r"\1threads = 2\n", text))
+    campaign = new_campaign(tmp_path / "threads", machine, empty_database, {**SOUND, "floors": []})
+    assert campaign.run().failed == ()
+    (record,) = campaign.records()
+    pairs = load_pairs(campaign.uri, record.run_id).to_pylist()
+    assert {(row["left"], row["right"]) for row in pairs} == {("q4_0", "kv-q4_0")}
+    assert "threads" in next(arm for arm in record.arms if arm.arm == "q8_0").key["undeclared"]
+    assert cli.main([*campaign.arguments("measure"), "--check"]) == 0

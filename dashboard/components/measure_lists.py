@@ -7,8 +7,10 @@ from dashboard.components.measures import Measure
 SUPPORT = (
     Measure("tokens in both lists of best K", "shared_support@", "mean"),
     Measure("fewest at a position", "shared_support@", "min"),
-    Measure("reference's mass outside the shared tokens (dropped)", "reference_mass_outside@", "mean"),
+    Measure("reference's mass outside the shared tokens, its tail included", "reference_mass_outside@", "mean"),
     Measure("most at a position", "reference_mass_outside@", "max"),
+    Measure("dropped: the same of the reference's best K alone", "reference_mass_dropped@", "mean"),
+    Measure("most at a position", "reference_mass_dropped@", "max"),
     Measure("of the reference's K, not returned by the candidate", "missed@", "share"),
     Measure("positions with fewer than two shared tokens", "support_collapse@", "count"),
     Measure("positions whose candidate tail was floored", "tail_floored@", "count"),

@@ -12,7 +12,7 @@ from drift_runs.measure.figures import Figure
 
 _COUNTS = frozenset({"count", "windows_above", "exactly_zero", "excluded", "infinite"})
 _SHARES = frozenset({"rate", "share", "first_share", "tail_share"})
-_MASSES = ("reference_mass_outside", "padding_mass")
+_MASSES = ("reference_mass_outside", "reference_mass_dropped", "padding_mass")
 _NUMBERS = ("shared_support", "rank.", "dp")
 LAUNCHES = ".launches_"
 LOWER = "_lower"

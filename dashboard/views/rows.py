@@ -150,6 +150,7 @@ def _probabilities(row: dict[str, Any]) -> list[Html]:
         ("reference's best", row["reference_p1"]),
         ("the candidate gives it", row["q_of_reference_top"]),
         ("candidate's best", row["candidate_p1"]),
+        ("the reference gives it", row["p_of_candidate_top"]),
     )
     return [
         tag("span", f"{words} {value:.4f}", cls="dr-line dr-small dr-num")

@@ -75,6 +75,7 @@ class Logbook:
                 windows=execution.windows,
                 against="" if execution is self.reference else execution.against,
                 of=execution.arm.name if execution.kind == "launch" else "",
+                ranked=execution is self.reference or self._ranked(execution),
             )
             for execution in self.executions
         )
@@ -148,6 +149,7 @@ class Logbook:
                 "kind": execution.kind,
                 "against": execution.against,
                 "of": execution.arm.name if execution.kind == "launch" else "",
+                "ranked": self._ranked(execution),
             }
             if started.complete:
                 figures = load_figures(self.tracker.uri, started.run_id)
@@ -181,6 +183,9 @@ class Logbook:
         dictionary = self.store.dictionary_file(self.loaded.protocol.dictionary.sha256)
         if dictionary.is_file():
             self.tracker.log_files(self.run_id, {artifacts.DICTIONARY_FILE: dictionary})
+
+    def _ranked(self, execution: Execution) -> bool:
+        return not undeclared_settings(execution, self._against(execution))
 
     def _against(self, execution: Execution) -> Execution:
         """What an execution's figures are against: the reference, or the arm that a floor repeats."""

@@ -125,6 +125,7 @@ def _described(choice: _Choice, protocol: Protocol, arm: str, name: str, texts: 
         "reference_p1": _nullable(positions.reference_p1),
         "candidate_p1": _nullable(positions.candidate_p1),
         "q_of_reference_top": _nullable(rows["q_of_reference_top"].to_numpy(zero_copy_only=False)),
+        "p_of_candidate_top": _nullable(rows["p_of_candidate_top"].to_numpy(zero_copy_only=False)),
         "spec": [definition.spec(top_k)] * count,
         "divergence_nats": _nullable(getattr(positions, definition.column)),
         "dnll_nats": _nullable(positions.dnll_nats),

@@ -79,6 +79,7 @@ class Results:
         kind: Kind,
         against: str = "",
         of: str = "",
+        ranked: bool = True,
         window_hashes: Mapping[str, bytes | None] | None = None,
     ) -> ArmResult:
         """Everything that one comparison gives.
@@ -92,6 +93,8 @@ class Results:
             beside it as borrowed, without a verdict.
         of
             for a further launch, the arm that it repeats.
+        ranked
+            False keeps the arm out of pairs and orders, because more differs in it than the protocol varies.
         window_hashes
             of the arm's own rows, where these are at hand.
         """
@@ -112,11 +115,19 @@ class Results:
             determinism=determinism_table(comparison, arm=arm, against=against, window_hashes=window_hashes),
             listed=listed_rows(comparison, self.protocol, arm=arm, texts=self.texts),
         )
-        self.keep(comparison, figures, arm=arm, kind=kind, against=against, of=of)
+        self.keep(comparison, figures, arm=arm, kind=kind, against=against, of=of, ranked=ranked)
         return result
 
     def keep(
-        self, comparison: pa.Table, figures: pa.Table, *, arm: str, kind: Kind, against: str = "", of: str = ""
+        self,
+        comparison: pa.Table,
+        figures: pa.Table,
+        *,
+        arm: str,
+        kind: Kind,
+        against: str = "",
+        of: str = "",
+        ranked: bool = True,
     ) -> None:
         """Note a comparison that was measured before: later ones stand beside it all the same."""
         against = against or self.protocol.reference.name
@@ -125,7 +136,7 @@ class Results:
                 self._floors.setdefault(against, {})[arm] = comparison
             case "launch":
                 self._launches.setdefault(of, []).append(figures)
-            case _ if against == self.protocol.reference.name:
+            case _ if against == self.protocol.reference.name and ranked:
                 self._figures[arm] = figures
                 if comparison.num_rows <= LIMIT_POSITIONS:
                     self._comparisons[arm] = comparison
