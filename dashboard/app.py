@@ -10,9 +10,12 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard.components.markup import tag
+from drift_runs.errors import DriftError
+
 # An icon of our own: without it the browser would fetch the page icon's picture from another host.
 st.set_page_config(page_title="Drift Runs", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
-st.navigation(
+page = st.navigation(
     [
         st.Page("views/overview.py", title="Overview", icon=":material/table_rows:", default=True),
         st.Page("views/measures.py", title="Measures", icon=":material/straighten:"),
@@ -22,4 +25,8 @@ st.navigation(
         st.Page("views/outliers.py", title="Outliers", icon=":material/scatter_plot:"),
         st.Page("views/published.py", title="Published", icon=":material/public:"),
     ]
-).run()
+)
+try:
+    page.run()
+except DriftError as error:  # an artifact that was moved or damaged since the page began to read
+    st.html(tag("div", tag("b", "This cannot be shown."), " ", error, cls="dr-notes", role="alert"))

@@ -358,3 +358,15 @@ def upgraded(table: pa.Table, wanted: pa.Schema) -> pa.Table | None:
             filled = pa.scalar(_FILLED[version, field.name], field.type)
             columns[field.name] = pa.repeat(filled, table.num_rows)
     return pa.table(columns, schema=wanted)
+
+
+def misfit(table: pa.Table, wanted: pa.Schema) -> str:
+    """Why a table that carries the version of ``wanted`` is not of it; empty when it is."""
+    missing = [name for name in wanted.names if name not in table.column_names]
+    if missing:
+        return f"the column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing"
+    for field in wanted:
+        found = table.schema.field(field.name).type
+        if found != field.type:
+            return f"column {field.name} of type {found}, not {field.type}"
+    return ""

@@ -106,6 +106,8 @@ def read_table(path: Path, wanted: pa.Schema) -> pa.Table:
             expected=schema.version_of(wanted),
             todo="read it with the version of drift-runs that wrote it",
         )
+    if reason := schema.misfit(table, wanted):
+        raise StoreError(f"{found} with {reason}", where=str(path), todo="remove the file and run again")
     return table
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from drift_runs import schema
+from drift_runs.errors import StoreError
 from drift_runs.store import read_table
 from drift_runs.tracking import artifacts
 
@@ -74,3 +75,17 @@ def test_older_figures_say_that_no_floor_was_borrowed() -> None:
     assert not any(old["borrowed"].to_pylist()) and old["standard_error"].null_count == old.num_rows
     determinism = read_table(FILES[0].with_name("determinism-1.parquet"), schema.DETERMINISM)
     assert set(determinism["row_hash"].to_pylist()) == {"row.full"}
+
+
+def test_a_file_that_lacks_a_column_of_its_version_is_one_line(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    table = read_table(FILES[0].with_name("listed-1.parquet"), schema.LISTED)
+    for damaged, words in (
+        (table.drop_columns(["dnll_nats"]), "drift.listed/1 with the column dnll_nats missing"),
+        (table.set_column(0, "arm", pa.array([1] * table.num_rows)), "column arm of type int64, not string"),
+    ):
+        pq.write_table(damaged.replace_schema_metadata(schema.LISTED.metadata), tmp_path / "listed.parquet")
+        for read in (read_table, lambda path, wanted: artifacts.read_table(path, wanted, "run")):
+            with pytest.raises(StoreError, match=re.escape(words)):
+                read(tmp_path / "listed.parquet", schema.LISTED)

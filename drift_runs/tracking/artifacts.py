@@ -46,6 +46,8 @@ def read_table(path: Path, wanted: pa.Schema, run_id: str) -> pa.Table:
             expected=known,
             todo="read it with the version that wrote it",
         )
+    if reason := schema.misfit(table, wanted):
+        raise StoreError(f"{path.name}: {found} with {reason}", where=f"run {run_id}")
     return table.cast(wanted)
 
 
