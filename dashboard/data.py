@@ -41,7 +41,7 @@ def store_exists(uri: str) -> bool:
 @st.cache_data(ttl=5, show_spinner="Reading the list of campaigns …", max_entries=20)
 def campaigns(uri: str) -> tuple[CampaignRecord, ...]:
     """All campaigns of the store, newest first. Kept for 5 s, because a running campaign changes."""
-    from drift_runs.tracking.mlflow_store import list_campaigns
+    from drift_runs.tracking.reader import list_campaigns
 
     return tuple(sorted(list_campaigns(uri), key=lambda record: record.started_ms, reverse=True))
 
@@ -49,7 +49,7 @@ def campaigns(uri: str) -> tuple[CampaignRecord, ...]:
 @st.cache_data(show_spinner="Reading figures …", max_entries=400)
 def figures(uri: str, run_id: str, complete: bool) -> pa.Table:
     """Figures of one arm's run. ``complete`` is part of the key: what was read before the end is read again after."""
-    from drift_runs.tracking.mlflow_store import load_figures
+    from drift_runs.tracking.reader import load_figures
 
     return load_figures(uri, run_id)
 
@@ -57,7 +57,7 @@ def figures(uri: str, run_id: str, complete: bool) -> pa.Table:
 @st.cache_data(show_spinner=False, max_entries=400)
 def determinism(uri: str, run_id: str, complete: bool) -> pa.Table:
     """Row identity of one arm's run, window by window; empty when it recorded none."""
-    from drift_runs.tracking.mlflow_store import load_determinism
+    from drift_runs.tracking.reader import load_determinism
 
     try:
         return load_determinism(uri, run_id)
@@ -68,7 +68,7 @@ def determinism(uri: str, run_id: str, complete: bool) -> pa.Table:
 @st.cache_data(show_spinner=False, max_entries=400)
 def listed(uri: str, run_id: str, complete: bool) -> pa.Table:
     """The rows of one arm that a person should read (schema ``LISTED``); empty when it recorded none."""
-    from drift_runs.tracking.mlflow_store import load_listed
+    from drift_runs.tracking.reader import load_listed
 
     return load_listed(uri, run_id)
 
@@ -79,7 +79,7 @@ def pairs(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
 
     ``arms``: run ids of its complete arms, because the table is written again when an arm joins.
     """
-    from drift_runs.tracking.mlflow_store import load_pairs
+    from drift_runs.tracking.reader import load_pairs
 
     return load_pairs(uri, run_id)
 
@@ -87,7 +87,7 @@ def pairs(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
 @st.cache_data(show_spinner=False, max_entries=100)
 def agreement(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
     """Whether a campaign's figures order its arms alike (schema ``AGREEMENT``); ``arms`` as for :func:`pairs`."""
-    from drift_runs.tracking.mlflow_store import load_agreement
+    from drift_runs.tracking.reader import load_agreement
 
     return load_agreement(uri, run_id)
 
@@ -95,7 +95,7 @@ def agreement(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
 @st.cache_data(show_spinner=False, max_entries=100)
 def proposals(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
     """Windows that a rule would report separately (schema ``PROPOSALS``); ``arms`` as for :func:`pairs`."""
-    from drift_runs.tracking.mlflow_store import load_proposals
+    from drift_runs.tracking.reader import load_proposals
 
     return load_proposals(uri, run_id)
 
@@ -111,6 +111,6 @@ def published() -> tuple[PublishedSource, ...]:
 @st.cache_data(show_spinner=False, max_entries=100)
 def protocol(uri: str, run_id: str, complete: bool) -> Protocol:
     """The protocol that a campaign ran, from the canonical JSON that it stored."""
-    from drift_runs.tracking.mlflow_store import load_protocol_json
+    from drift_runs.tracking.reader import load_protocol_json
 
     return Protocol.model_validate_json(load_protocol_json(uri, run_id))

@@ -353,7 +353,7 @@ class _Import:
         )
 
     def _log_arm(self, run_id: str, item: _Compared) -> ImportedOutcome:
-        from drift_runs.tracking.mlflow_store import load_figures
+        from drift_runs.tracking.reader import load_figures
 
         arm = item.arm
         started = self.tracker.start_comparison(run_id, self._comparison_facts(item))

@@ -100,7 +100,7 @@ class TrackedRows:
         return 0
 
     def comparison(self, entry: PlannedCapture) -> pa.Table:
-        from drift_runs.tracking.mlflow_store import load_rows
+        from drift_runs.tracking.reader import load_rows
 
         return load_rows(self._uri, self._runs[entry.name])
 
@@ -127,7 +127,7 @@ class Measured(NamedTuple):
 
 def tracked_campaign(uri: str, name: str) -> tuple[StoredCampaign, TrackedRows] | None:
     """A campaign by the beginning of its run's id from the tracking store alone; None when it holds no such run."""
-    from drift_runs.tracking.mlflow_store import list_campaigns, load_protocol_json
+    from drift_runs.tracking.reader import list_campaigns, load_protocol_json
 
     if len(name) < LEAST_RUN_ID:
         return None
@@ -252,8 +252,8 @@ class Remeasured:
             table = self.rows.contexts(entry)
         else:
             table = self.rows.rollouts(entry.capture)
-            against = next(found for found in self.campaign.captures if found.name == entry.against)
-            reference = self.rows.rollouts(against.capture)
+            against = next((found for found in self.campaign.captures if found.name == entry.against), None)
+            reference = self.rows.rollouts(against.capture if against else entry.against)
         return figures_without_positions(table, self.campaign.protocol, arm=entry.name, reference=reference)
 
 
@@ -281,43 +281,55 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 """What names a row of each table."""
 
 
-def differences(kind: str, label: str, logged: pa.Table, computed: pa.Table) -> list[str]:
-    """One line for each row of two tables that is not the same: texts in full, numbers to the tolerance.
+class Compared(NamedTuple):
+    """Two tables of one kind: what was logged, and what the rows give now."""
 
-    ``kind`` is ``figures``, ``pairs``, ``agreement``, ``proposals`` or ``determinism``. The windows' hashes of the last
-    are left out: they are of rows that a comparison does not hold.
+    equal: int
+    differing: tuple[str, ...]
+    """One line for each row that is not the same, or that only the logged table has."""
+    only_computed: int
+    """Rows that were never logged: an older version did not know their figure."""
+
+
+def differences(kind: str, label: str, logged: pa.Table, computed: pa.Table) -> Compared:
+    """Row by row: texts in full, numbers to the tolerance.
+
+    A column that is null throughout the logged table is left out: the version that wrote it had no such column.
+    ``kind`` is ``figures``, ``determinism``, ``pairs``, ``agreement`` or ``proposals``.
     """
     keys = _KEYS[kind]
+    # The hash of a window's rows needs the rows, and only their comparison may be at hand.
     left_out = (*keys, "window_hash")
     compared = _COMPARED if kind == "figures" else tuple(name for name in computed.column_names if name not in left_out)
+    compared = tuple(name for name in compared if not logged.num_rows or logged[name].null_count < logged.num_rows)
 
     def keyed(table: pa.Table) -> dict[tuple[str, ...], dict]:
         return {tuple(str(row[key]) for key in keys): row for row in table.to_pylist()}
 
     before, after = keyed(logged), keyed(computed)
-    lines = []
-    for key in sorted(before.keys() | after.keys()):
-        old, new = before.get(key), after.get(key)
-        if old is None or new is None:
-            lines.append(f"{label} {'/'.join(key)}: only {'computed' if old is None else 'logged'}")
-            continue
+    lines = [f"{label} {'/'.join(key)}: only logged" for key in sorted(before.keys() - after.keys())]
+    equal = 0
+    for key in sorted(before.keys() & after.keys()):
+        old, new = before[key], after[key]
         changed = [name for name in compared if not _same(old[name], new[name])]
         if changed:
             was = ", ".join(f"{name} {old[name]}" for name in changed)
             now = ", ".join(f"{name} {new[name]}" for name in changed)
             lines.append(f"{label} {'/'.join(key)}: logged {was}; now {now}")
-    return lines
+        else:
+            equal += 1
+    return Compared(equal, tuple(lines), len(after.keys() - before.keys()))
 
 
-def different_metrics(label: str, logged: Mapping[str, float], computed: Mapping[str, float]) -> list[str]:
-    """One line for each metric that is not the logged one; series by history are not compared here."""
-    lines = []
-    for name, value in sorted(computed.items()):
-        old = logged.get(name)
-        if old is None or not _same(old, value):
-            was = "not logged" if old is None else f"logged {old}"
-            lines.append(f"{label} metric {name}: {was}; now {value}")
-    return lines
+def different_metrics(label: str, logged: Mapping[str, float], computed: Mapping[str, float]) -> Compared:
+    """The same of metrics by name; series by history are not compared here."""
+    both = sorted(computed.keys() & logged.keys())
+    lines = tuple(
+        f"{label} metric {name}: logged {logged[name]}; now {computed[name]}"
+        for name in both
+        if not _same(logged[name], computed[name])
+    )
+    return Compared(len(both) - len(lines), lines, len(computed.keys() - logged.keys()))
 
 
 def _same(old: object, new: object) -> bool:

@@ -115,7 +115,7 @@ class Campaign:
         return options if command == "measure" else [*options, "--machine", str(self.machine)]
 
     def records(self) -> list[CampaignRecord]:
-        from drift_runs.tracking.mlflow_store import list_campaigns
+        from drift_runs.tracking.reader import list_campaigns
 
         return list_campaigns(self.uri)
 
@@ -138,7 +138,7 @@ def tree(root: Path) -> dict[str, str]:
 
 def figures_of(campaign: Campaign) -> dict[str, list[dict[str, object]]]:
     """Logged figures of every complete arm of the newest campaign."""
-    from drift_runs.tracking.mlflow_store import load_figures
+    from drift_runs.tracking.reader import load_figures
 
     arms = campaign.records()[0].arms
     return {arm.arm: load_figures(campaign.uri, arm.run_id).to_pylist() for arm in arms if arm.complete}

@@ -30,7 +30,7 @@ from drift_runs.machine import machine_text
 from drift_runs.protocol.load import load_protocol
 from drift_runs.protocol.model import Arm
 from drift_runs.store import read_table, write_table
-from drift_runs.tracking.mlflow_store import load_determinism
+from drift_runs.tracking.reader import load_determinism
 from tests.campaigns import SOUND, TWO_ARMS, Campaign, Reporter, copied, figures_of, new_campaign, tree
 from tests.tiny_model import write_tiny_model
 
@@ -425,7 +425,7 @@ def relog(campaign: Campaign, arm: str, comparison: str) -> None:
     """Make the logged figures of an arm those of the rows that lie in the store now."""
     from drift_runs.measure.summary import summarise
     from drift_runs.tracking import artifacts
-    from drift_runs.tracking.mlflow_store import load_figures
+    from drift_runs.tracking.reader import load_figures
 
     (record,) = campaign.records()
     run_id = next(found.run_id for found in record.arms if found.arm == arm)

@@ -12,7 +12,7 @@ from drift_runs.cli import main as cli
 from drift_runs.errors import SameRows
 from drift_runs.machine import machine_text
 from drift_runs.store import plans
-from drift_runs.tracking.mlflow_store import load_agreement, load_determinism, load_figures, load_listed, load_pairs
+from drift_runs.tracking.reader import load_agreement, load_determinism, load_figures, load_listed, load_pairs
 from tests.campaigns import SOUND, Campaign, figures_of, new_campaign
 
 LAUNCHES = {

@@ -103,7 +103,7 @@ class Logbook:
 
         ``SameRows`` when rows that must differ do not.
         """
-        from drift_runs.tracking.mlflow_store import load_figures
+        from drift_runs.tracking.reader import load_figures
 
         against = self.outcomes.get(execution.against)
         if error is None and against is not None and against.error is not None:

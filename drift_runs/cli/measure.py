@@ -102,7 +102,8 @@ def _check(args: argparse.Namespace, campaign, figures: dict, determinism: dict,
     """Compare with what was logged, and say what differs; the exit code."""
     from drift_runs.errors import NotMeasured
     from drift_runs.remeasure import differences, different_metrics
-    from drift_runs.tracking.mlflow_store import (
+    from drift_runs.tracking.names import select_metrics
+    from drift_runs.tracking.reader import (
         list_campaigns,
         load_agreement,
         load_determinism,
@@ -110,9 +111,8 @@ def _check(args: argparse.Namespace, campaign, figures: dict, determinism: dict,
         load_metrics,
         load_pairs,
         load_proposals,
-        resolve_uri,
     )
-    from drift_runs.tracking.names import select_metrics
+    from drift_runs.tracking.uris import resolve_uri
 
     uri = resolve_uri(args.tracking_uri, args.store)
     record = next((found for found in list_campaigns(uri) if found.run_id == campaign.run_id), None)
@@ -126,33 +126,29 @@ def _check(args: argparse.Namespace, campaign, figures: dict, determinism: dict,
         print("nothing was logged to compare with", file=sys.stderr)
         return 0
     logged = {arm.arm: load_figures(uri, arm.run_id) for arm in record.arms if arm.complete}
-    lines: list[str] = []
-    count = 0
     runs = {arm.arm: arm.run_id for arm in record.arms}
     not_logged = [name for name in figures if name not in logged]
     not_stored = [name for name in logged if name not in figures and not args.arm]
-    for name, found in figures.items():
+    found = []
+    for name, computed in figures.items():
         if name in logged:
-            count += found.num_rows
-            lines += differences("figures", name, logged[name], found)
-            metrics = select_metrics(found)
-            count += len(metrics)
-            lines += different_metrics(name, load_metrics(uri, runs[name]), metrics)
+            found.append(differences("figures", name, logged[name], computed))
+            found.append(different_metrics(name, load_metrics(uri, runs[name]), select_metrics(computed)))
             if name in determinism:
-                count += determinism[name].num_rows
-                lines += differences(
-                    "determinism", f"{name} rows", load_determinism(uri, runs[name]), determinism[name]
-                )
+                rows = load_determinism(uri, runs[name])
+                found.append(differences("determinism", f"{name} rows", rows, determinism[name]))
     if across is not None:
         for kind, load in (("pairs", load_pairs), ("agreement", load_agreement), ("proposals", load_proposals)):
-            computed = getattr(across, kind)
-            count += computed.num_rows
-            lines += differences(kind, kind, load(uri, record.run_id), computed)
-    print(f"{count - len(lines):,} of {count:,} figures equal what was logged", file=sys.stderr)
+            found.append(differences(kind, kind, load(uri, record.run_id), getattr(across, kind)))
+    lines = [line for each in found for line in each.differing]
+    equal = sum(each.equal for each in found)
+    print(f"{equal:,} of {equal + len(lines):,} figures equal what was logged", file=sys.stderr)
     for line in lines[:SHOWN_DIFFERENCES]:
         print(f"differs: {line}", file=sys.stderr)
     if len(lines) > SHOWN_DIFFERENCES:
         print(f"and {len(lines) - SHOWN_DIFFERENCES:,} more", file=sys.stderr)
+    if more := sum(each.only_computed for each in found):
+        print(f"{more:,} figures are computed now that were not logged then", file=sys.stderr)
     for words, names in (("not logged as complete", not_logged), ("logged, but its rows are not here", not_stored)):
         for name in names:
             print(f"{name}: {words}", file=sys.stderr)

@@ -40,7 +40,7 @@ Width: of the interval of a history bucket's mean, in multiples of its width ove
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("protocol", help="protocol file, or the name of a shipped one")
+    parser.add_argument("run", metavar="RUN", help="protocol file, name of a protocol or import, or a run's id")
     parser.add_argument("--arm", action="append", default=[], help="this arm only; may be given several times")
     parser.add_argument(
         "--stride", action="append", type=int, default=[], help="one position in so many (default: 8, 16, 32 and 64)"
@@ -56,27 +56,19 @@ def run(args: argparse.Namespace) -> int:
     from drift_runs import schema
     from drift_runs.errors import ConfigError, NotMeasured
     from drift_runs.measure.subsample import STRIDES, subsample
-    from drift_runs.protocol.load import find_protocol, load_protocol
-    from drift_runs.store import Store, newest_plan, write_table
+    from drift_runs.remeasure import find_campaign
+    from drift_runs.store import Store, write_table
 
     for stride in args.stride:
         if stride < 2:
             raise ConfigError(str(stride), where="--stride", expected="a whole number from 2")
     if args.draws < 0:
         raise ConfigError(str(args.draws), where="--draws", expected="a whole number from 0")
-    loaded = load_protocol(find_protocol(args.protocol))
-    protocol = loaded.protocol
     store = Store(args.store)
-    store.open(create=False)
-    plan = newest_plan(store, loaded.protocol_sha256)
-    if not plan:
-        raise NotMeasured(
-            f"{protocol.name} version {protocol.version} never ran here",
-            where=str(args.store),
-            todo=f"run it first: drift run {args.protocol}",
-        )
+    campaign = find_campaign(store, args.run)
+    protocol = campaign.protocol
     results = {}
-    for entry in _chosen(plan, args):
+    for entry in _chosen(campaign.measured, args):
         missing = [name for name in entry.windows if not store.comparison_file(entry.comparison, name).is_file()]
         if missing:
             print(f"{entry.name}: {len(missing)} of {len(entry.windows)} windows are not there yet", file=sys.stderr)
@@ -90,13 +82,13 @@ def run(args: argparse.Namespace) -> int:
             # Each arm begins anew: its figures are the same whichever arms are asked for beside it.
             generator=np.random.default_rng(protocol.seeds.sampling),
         )
-        path = result_file(args.store, loaded.protocol_sha256, entry.name)
+        path = result_file(args.store, campaign.protocol_sha256, entry.name)
         write_table(path, result.table(), schema.SUBSAMPLE)
         if not args.json:
             print(("\n" if results else "") + "\n".join(lines_of(result)), flush=True)
         results[entry.name] = result
     if not results:
-        raise NotMeasured("no arm is whole", where=str(args.store), todo=f"go on with: drift run {args.protocol}")
+        raise NotMeasured("no arm is whole", where=str(args.store), todo=f"go on with: drift run {args.run}")
     if not args.json:
         print("\n" + _LEGEND)
     else:
@@ -111,7 +103,9 @@ def _chosen(plan: Sequence, args: argparse.Namespace) -> list:
     from drift_runs.errors import NotMeasured
     from drift_runs.protocol.problems import did_you_mean
 
-    compared = {entry.name: entry for entry in plan if entry.comparison}
+    compared = {entry.name: entry for entry in plan if entry.comparison and entry.table == "comparison"}
+    if not compared:
+        raise NotMeasured("no arm has positions to sample", where=str(args.store), expected="rows, not means of them")
     for name in args.arm:
         if name not in compared:
             raise NotMeasured(

@@ -13,7 +13,6 @@ import os
 import shutil
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,36 +23,11 @@ import pyarrow as pa
 from drift_runs import schema
 from drift_runs.errors import StoreBusy, StoreError
 from drift_runs.tracking import artifacts, names, reach, stale, tags, uris
-from drift_runs.tracking.records import ArmRecord, CampaignRecord
 from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
-from drift_runs.tracking.uris import resolve_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
-
-__all__ = [
-    "CampaignFacts",
-    "ComparisonFacts",
-    "Found",
-    "Started",
-    "Tracker",
-    "initialise",
-    "list_campaigns",
-    "list_stale",
-    "load_agreement",
-    "load_determinism",
-    "load_figures",
-    "load_listed",
-    "load_lock_text",
-    "load_metrics",
-    "load_pairs",
-    "load_proposals",
-    "load_protocol_json",
-    "load_protocol_text",
-    "load_rows",
-    "resolve_uri",
-]
 
 
 _PAGE = 1000
@@ -93,7 +67,7 @@ class Tracker:
         self._artifact_root = artifact_root
         self._beat_at_s: dict[str, float] = {}
         initialise(uri, artifact_root)
-        self._client = _connect(uri, create=True)
+        self._client = connect(uri, create=True)
 
     def find_campaign(self, protocol_name: str, protocol_sha256: str, campaign_key: str) -> Found | None:
         """The newest campaign of that protocol and key, an unfinished one before a complete one."""
@@ -264,24 +238,24 @@ class Tracker:
     def _campaigns(self, experiment_id: str, protocol_sha256: str, campaign_key: str) -> list[Run]:
         """Parent runs of that digest and key, newest first."""
         return list(
-            _runs(
+            runs_of(
                 self._client,
                 [experiment_id],
-                _is(tags.KIND_TAG, tags.CAMPAIGN),
-                _is(tags.PROTOCOL_SHA256_TAG, tags.checked_identifier(protocol_sha256, "protocol digest")),
-                _is(tags.CAMPAIGN_KEY_TAG, tags.checked_identifier(campaign_key, "campaign key")),
+                tag_is(tags.KIND_TAG, tags.CAMPAIGN),
+                tag_is(tags.PROTOCOL_SHA256_TAG, tags.checked_identifier(protocol_sha256, "protocol digest")),
+                tag_is(tags.CAMPAIGN_KEY_TAG, tags.checked_identifier(campaign_key, "campaign key")),
             )
         )
 
     def _comparisons(self, experiment_id: str, parent: str, comparison_id: str) -> list[Run]:
         """Child runs of that campaign and comparison, newest first."""
         return list(
-            _runs(
+            runs_of(
                 self._client,
                 [experiment_id],
-                _is(tags.KIND_TAG, tags.COMPARISON),
-                _is(tags.PARENT_TAG, tags.checked_identifier(parent, "run id")),
-                _is(tags.COMPARISON_TAG, comparison_id),
+                tag_is(tags.KIND_TAG, tags.COMPARISON),
+                tag_is(tags.PARENT_TAG, tags.checked_identifier(parent, "run id")),
+                tag_is(tags.COMPARISON_TAG, comparison_id),
             )
         )
 
@@ -342,7 +316,7 @@ def initialise(uri: str, artifact_root: str | Path | None = None) -> None:
     Several processes that each migrate a fresh database leave a half-built schema behind. Calling this again, or from
     several processes at once, does no harm.
     """
-    _connect(uri, create=True)
+    connect(uri, create=True)
     location = artifacts.location_of(uri, artifact_root)
     folder = uris.local_path(location) if location else None
     if folder is not None:
@@ -350,131 +324,7 @@ def initialise(uri: str, artifact_root: str | Path | None = None) -> None:
             Path(folder).mkdir(parents=True, exist_ok=True)
 
 
-def list_campaigns(uri: str) -> list[CampaignRecord]:
-    """Every campaign of the store with its arms, newest first, unfinished ones included and marked.
-
-    Pages through everything: a search of MLflow ends silently after its page.
-    """
-    client = _connect(uri, create=False)
-    with reach.asked(uri, "list campaigns"):
-        experiments = {found.experiment_id: found.name for found in _experiments(client)}
-        parents = list(_runs(client, list(experiments), _is(tags.KIND_TAG, tags.CAMPAIGN)))
-        children: dict[str, list[tuple[int, ArmRecord]]] = defaultdict(list)
-        for run in _runs(client, list(experiments), _is(tags.KIND_TAG, tags.COMPARISON)):
-            record = tags.arm_record(run.data.tags, run_id=run.info.run_id)
-            children[run.data.tags.get(tags.PARENT_TAG, "")].append((run.info.start_time, record))
-    campaigns = []
-    for run in parents:
-        arms = sorted(children[run.info.run_id], key=lambda pair: (pair[0], pair[1].run_id))
-        campaigns.append(
-            tags.campaign_record(
-                run.data.tags,
-                run_id=run.info.run_id,
-                experiment=experiments[run.info.experiment_id],
-                status=run.info.status,
-                started_ms=run.info.start_time,
-                arms=tuple(record for _, record in arms),
-            )
-        )
-    return sorted(campaigns, key=lambda campaign: (campaign.started_ms, campaign.run_id), reverse=True)
-
-
-def list_stale(uri: str) -> list[stale.StaleRun]:
-    """Runs that say RUNNING though the process that wrote them is gone, newest first."""
-    client = _connect(uri, create=False)
-    unfinished = []
-    with reach.asked(uri, "list unfinished runs"):
-        experiments = [found.experiment_id for found in _experiments(client)]
-        for kind in (tags.CAMPAIGN, tags.COMPARISON):
-            for run in _runs(client, experiments, _is(tags.KIND_TAG, kind), "attributes.status = 'RUNNING'"):
-                if not tags.is_complete(run.data.tags):
-                    unfinished.append(
-                        stale.UnfinishedRun(
-                            run_id=run.info.run_id,
-                            kind=kind,
-                            name=run.info.run_name or "",
-                            status=run.info.status,
-                            started_ms=run.info.start_time,
-                            owner=stale.owner_of(run.data.tags),
-                        )
-                    )
-    unfinished.sort(key=lambda run: (run.started_ms, run.run_id), reverse=True)
-    return stale.stale_of(unfinished, now_s=time.time())
-
-
-def load_figures(uri: str, run_id: str) -> pa.Table:
-    """Every figure of a comparison (schema ``FIGURES``)."""
-    with _artifact(uri, run_id, artifacts.FIGURES_FILE) as path:
-        return artifacts.read_table(path, schema.FIGURES, run_id)
-
-
-def load_metrics(uri: str, run_id: str) -> dict[str, float]:
-    """Metrics of a run by name; of a series its last value."""
-    client = _connect(uri, create=False)
-    with reach.asked(uri, "read metrics", run_id):
-        return dict(client.get_run(run_id).data.metrics)
-
-
-def load_determinism(uri: str, run_id: str) -> pa.Table:
-    """Which windows agree to the byte (schema ``DETERMINISM``); ``StoreError`` when the run has none."""
-    with _artifact(uri, run_id, artifacts.DETERMINISM_FILE) as path:
-        return artifacts.read_table(path, schema.DETERMINISM, run_id)
-
-
-def load_listed(uri: str, run_id: str) -> pa.Table:
-    """The positions of a comparison that a person should read (schema ``LISTED``); empty when the run has none."""
-    return _table_or_empty(uri, run_id, artifacts.LISTED_FILE, schema.LISTED)
-
-
-def load_pairs(uri: str, run_id: str) -> pa.Table:
-    """A campaign's candidates against each other (schema ``PAIRS``); empty when there is none."""
-    return _table_or_empty(uri, run_id, artifacts.PAIRS_FILE, schema.PAIRS)
-
-
-def load_agreement(uri: str, run_id: str) -> pa.Table:
-    """Whether a campaign's figures order its arms alike (schema ``AGREEMENT``); empty when there is none."""
-    return _table_or_empty(uri, run_id, artifacts.AGREEMENT_FILE, schema.AGREEMENT)
-
-
-def load_proposals(uri: str, run_id: str) -> pa.Table:
-    """Windows that a rule would report separately (schema ``PROPOSALS``); empty when there is none."""
-    return _table_or_empty(uri, run_id, artifacts.PROPOSALS_FILE, schema.PROPOSALS)
-
-
-def _table_or_empty(uri: str, run_id: str, name: str, wanted: pa.Schema) -> pa.Table:
-    with _artifact(uri, run_id, name, required=False) as path:
-        return wanted.empty_table() if path is None else artifacts.read_table(path, wanted, run_id)
-
-
-def load_rows(uri: str, run_id: str, window: str | None = None) -> pa.Table:
-    """A comparison's positions (schema ``COMPARISON``) of one window, or of all in the order of their names."""
-    if window is not None:
-        with _artifact(uri, run_id, artifacts.rows_file(window)) as path:
-            return artifacts.read_table(path, schema.COMPARISON, run_id)
-    with _artifact(uri, run_id, artifacts.ROWS_FOLDER) as folder:
-        tables = [artifacts.read_table(path, schema.COMPARISON, run_id) for path in sorted(folder.glob("*.parquet"))]
-    return pa.concat_tables(tables).unify_dictionaries() if tables else schema.COMPARISON.empty_table()
-
-
-def load_protocol_text(uri: str, run_id: str) -> str:
-    """The campaign's protocol file as it was written."""
-    with _artifact(uri, run_id, artifacts.PROTOCOL_TEXT_FILE) as path:
-        return path.read_bytes().decode()
-
-
-def load_protocol_json(uri: str, run_id: str) -> str:
-    """The campaign's protocol in canonical JSON: windows, ranges and panels for a reader that has no file."""
-    with _artifact(uri, run_id, artifacts.PROTOCOL_JSON_FILE) as path:
-        return path.read_bytes().decode()
-
-
-def load_lock_text(uri: str, run_id: str) -> str:
-    """The campaign's lock; ``StoreError`` for a draft, which has none."""
-    with _artifact(uri, run_id, artifacts.LOCK_FILE) as path:
-        return path.read_bytes().decode()
-
-
-def _connect(uri: str, *, create: bool) -> MlflowClient:
+def connect(uri: str, *, create: bool) -> MlflowClient:
     """A client of the store, one a process and address. The first one of a database makes or checks its schema."""
     known = _clients.get(uri)
     if known is not None:
@@ -518,12 +368,12 @@ def _client_class() -> type[MlflowClient]:
 
 
 @contextmanager
-def _artifact(uri: str, run_id: str, name: str, *, required: bool = True) -> Iterator[Path | None]:
+def artifact(uri: str, run_id: str, name: str, *, required: bool = True) -> Iterator[Path | None]:
     """A readable path of an artifact or folder: where it lies for a local store, else a copy that goes afterwards.
 
     ``StoreError`` when there is none, or None where it is not ``required``.
     """
-    client = _connect(uri, create=False)
+    client = connect(uri, create=False)
     with reach.asked(uri, "find a run", run_id):
         location = client.get_run(run_id).info.artifact_uri
     local = uris.local_path(location)
@@ -551,7 +401,7 @@ def _missing(uri: str, run_id: str, name: str) -> StoreError:
     )
 
 
-def _experiments(client: MlflowClient) -> Iterator[Any]:
+def experiments(client: MlflowClient) -> Iterator[Any]:
     token = None
     while True:
         page = client.search_experiments(max_results=_PAGE, page_token=token)
@@ -561,7 +411,7 @@ def _experiments(client: MlflowClient) -> Iterator[Any]:
             return
 
 
-def _runs(client: MlflowClient, experiment_ids: list[str], *filters: str) -> Iterator[Run]:
+def runs_of(client: MlflowClient, experiment_ids: list[str], *filters: str) -> Iterator[Run]:
     """Every live run that passes all filters, newest first, superseded ones left out."""
     if not experiment_ids:
         return
@@ -580,7 +430,7 @@ def _runs(client: MlflowClient, experiment_ids: list[str], *filters: str) -> Ite
             return
 
 
-def _is(tag: str, value: str) -> str:
+def tag_is(tag: str, value: str) -> str:
     return f"tags.`{tag}` = '{value}'"
 
 

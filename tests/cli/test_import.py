@@ -11,7 +11,7 @@ import pytest
 
 from drift_runs.cli import main as cli
 from drift_runs.store import Store, plans
-from drift_runs.tracking.mlflow_store import list_campaigns, load_determinism, load_figures, load_listed, load_pairs
+from drift_runs.tracking.reader import list_campaigns, load_determinism, load_figures, load_listed, load_pairs
 from drift_runs.tracking.uris import resolve_uri
 
 FILES = Path(__file__).parents[1] / "data" / "imports"

@@ -209,8 +209,8 @@ class TestMeasure:
             verdict="above",
         )
         logged, computed = figures_table([figure]), figures_table([replace(figure, **{column: other})])
-        assert differences("figures", "q4_0", logged, logged) == []
-        (line,) = differences("figures", "q4_0", logged, computed)
+        assert differences("figures", "q4_0", logged, logged) == (logged.num_rows, (), 0)
+        (line,) = differences("figures", "q4_0", logged, computed).differing
         was = getattr(figure, column)
         assert line == f"q4_0 all/all/with/kl.full/mean: logged {column} {was}; now {column} {other}"
 
@@ -232,11 +232,20 @@ class TestMeasure:
         other = {**row, "rows_identical": 2, "window_identical": False, "first_difference": 7, "window_hash": None}
         logged, computed = (pa.Table.from_pylist([each], schema=schema.DETERMINISM) for each in (row, other))
         unhashed = pa.Table.from_pylist([{**row, "window_hash": None}], schema=schema.DETERMINISM)
-        assert differences("determinism", "launch rows", logged, unhashed) == []
-        assert differences("determinism", "launch rows", logged, computed) == [
-            "launch rows f16/w1: logged rows_identical 3, window_identical True, first_difference None; "
-            "now rows_identical 2, window_identical False, first_difference 7"
-        ]
+        assert differences("determinism", "launch rows", logged, unhashed).differing == ()
+        assert differences("determinism", "launch rows", logged, computed).differing == (
+            "launch rows f16/w1: logged rows_identical 3, window_identical True; "
+            "now rows_identical 2, window_identical False",
+        )
+
+    def test_figures_that_an_older_version_did_not_know_are_counted_and_no_difference(self) -> None:
+        figure = Figure(
+            arm="q4_0", scope_kind="all", scope="all", outliers="with", spec="flip", statistic="rate", value=0.5, n=8
+        )
+        newer = figures_table([replace(figure, standard_error=0.1), replace(figure, statistic="count", value=4.0)])
+        assert differences("figures", "q4_0", figures_table([figure]), newer) == (1, (), 1)
+        lost = differences("figures", "q4_0", newer, figures_table([replace(figure, standard_error=0.1)]))
+        assert lost == (1, ("q4_0 all/all/with/flip/count: only logged",), 0)
 
     def test_a_damaged_table_is_named(self, finished: Campaign, tmp_path: Path, say: Said) -> None:
         campaign = copied(finished, tmp_path / "copy")

@@ -28,7 +28,7 @@ from tracking_tables import (
 
 from drift_runs import schema
 from drift_runs.errors import StoreBusy, StoreError
-from drift_runs.tracking import mlflow_store, tags, uris
+from drift_runs.tracking import mlflow_store, reader, tags, uris
 from drift_runs.tracking.mlflow_store import Tracker
 
 PROTOCOL = {"protocol_text": 'name = "tiny"\r\n# ü\n', "protocol_json": '{"name":"tiny"}', "lock_text": "{}"}
@@ -102,7 +102,7 @@ def everything_works(uri: str, folder: Path, artifact_root: Path | None = None) 
     )
     tracker.complete(parent.run_id)
 
-    (campaign,) = mlflow_store.list_campaigns(uri)
+    (campaign,) = reader.list_campaigns(uri)
     facts = campaign_facts()
     for name in ("protocol_name", "protocol_version", "protocol_sha256", "draft", "title", "question", "notes"):
         assert getattr(campaign, name) == getattr(facts, name)
@@ -114,17 +114,17 @@ def everything_works(uri: str, folder: Path, artifact_root: Path | None = None) 
     ]
     assert (campaign.arms[0].weight_bytes, campaign.arms[1].weight_bytes) == (91_000_000, None)
 
-    assert mlflow_store.load_figures(uri, child).equals(figures(figure()))
-    assert mlflow_store.load_determinism(uri, child).equals(determinism())
-    assert mlflow_store.load_rows(uri, child, "w2").equals(comparison("w2", 5))
-    rows = mlflow_store.load_rows(uri, child)
+    assert reader.load_figures(uri, child).equals(figures(figure()))
+    assert reader.load_determinism(uri, child).equals(determinism())
+    assert reader.load_rows(uri, child, "w2").equals(comparison("w2", 5))
+    rows = reader.load_rows(uri, child)
     assert rows.schema.equals(schema.COMPARISON, check_metadata=True)
     assert rows["window"].to_pylist() == ["w1"] * 3 + ["w2"] * 5
-    assert mlflow_store.load_protocol_text(uri, parent.run_id) == PROTOCOL["protocol_text"]
-    assert mlflow_store.load_protocol_json(uri, parent.run_id) == PROTOCOL["protocol_json"]
-    assert mlflow_store.load_lock_text(uri, parent.run_id) == PROTOCOL["lock_text"]
+    assert reader.load_protocol_text(uri, parent.run_id) == PROTOCOL["protocol_text"]
+    assert reader.load_protocol_json(uri, parent.run_id) == PROTOCOL["protocol_json"]
+    assert reader.load_lock_text(uri, parent.run_id) == PROTOCOL["lock_text"]
     with pytest.raises(StoreError, match=r"no artifact rows/w3\.parquet"):
-        mlflow_store.load_rows(uri, child, "w3")
+        reader.load_rows(uri, child, "w3")
 
 
 def test_a_campaign_there_and_back_in_sqlite(uri, tmp_path):
@@ -174,7 +174,7 @@ def test_complete_is_the_last_thing_written(uri, tracker, monkeypatch):
 def test_a_run_without_the_last_tag_is_incomplete_whatever_its_status(uri, tracker):
     run_id = tracker.start_campaign(campaign_facts(), **PROTOCOL).run_id
     tracker._client.set_terminated(run_id, "FINISHED")
-    (campaign,) = mlflow_store.list_campaigns(uri)
+    (campaign,) = reader.list_campaigns(uri)
     assert (campaign.status, campaign.complete) == ("FINISHED", False)
 
 
@@ -227,7 +227,7 @@ def test_a_complete_comparison_is_reused_and_an_unfinished_one_replaced(uri, tra
         "KILLED",
         "true",
     )
-    (campaign,) = mlflow_store.list_campaigns(uri)
+    (campaign,) = reader.list_campaigns(uri)
     assert [(arm.run_id, arm.complete) for arm in campaign.arms] == [(whole, True), (again.run_id, False)]
 
     beside = {**comparison_facts().comparability, "floors": "launch"}
@@ -244,7 +244,7 @@ def test_what_a_killed_process_left_is_listed_and_taken_over(uri, tracker):
         "print(parent, child, flush=True)",
     )
     parent, child = left.split()
-    found = mlflow_store.list_stale(uri)
+    found = reader.list_stale(uri)
     assert {(one.run.run_id, one.run.kind, one.state) for one in found} == {
         (parent, "campaign", "dead"),
         (child, "comparison", "dead"),
@@ -252,7 +252,7 @@ def test_what_a_killed_process_left_is_listed_and_taken_over(uri, tracker):
     resumed = tracker.start_campaign(campaign_facts(), **PROTOCOL)
     assert (resumed.run_id, resumed.resumed) == (parent, True)
     assert tracker.start_comparison(parent, comparison_facts()).run_id != child
-    assert mlflow_store.list_stale(uri) == []
+    assert reader.list_stale(uri) == []
 
 
 def test_a_campaign_of_a_living_process_is_not_taken(tracker):
@@ -279,7 +279,7 @@ def test_a_campaign_of_a_living_process_is_not_taken(tracker):
 def test_what_the_store_would_cut_or_misread_is_an_error_before_the_call(uri, tracker, change):
     with pytest.raises(StoreError):
         tracker.start_campaign(campaign_facts(**change), **PROTOCOL)
-    assert mlflow_store.list_campaigns(uri) == []
+    assert reader.list_campaigns(uri) == []
 
 
 @pytest.mark.parametrize("windows", [["../w"], ["a/b"], ["w", "W"], [""]])
@@ -298,20 +298,20 @@ def test_a_table_of_another_schema_is_refused_both_ways(uri, tracker, tmp_path):
     pq.write_table(newer, tmp_path / "figures.parquet")
     tracker.log_files(parent, {"summary/figures.parquet": tmp_path / "figures.parquet"})
     with pytest.raises(StoreError, match=r"drift\.figures/3.*expected drift\.figures/2"):
-        mlflow_store.load_figures(uri, parent)
+        reader.load_figures(uri, parent)
 
 
 def test_a_figures_file_that_is_cut_short_is_one_line(uri, tracker):
     parent = tracker.start_campaign(campaign_facts(), **PROTOCOL).run_id
     tracker.log_files(parent, {"summary/figures.parquet": b"PAR1 cut"})
     with pytest.raises(StoreError, match=r"figures\.parquet cannot be read") as caught:
-        mlflow_store.load_figures(uri, parent)
+        reader.load_figures(uri, parent)
     assert "\n" not in str(caught.value)
 
 
 def test_a_store_that_is_not_there_is_not_made_by_reading(tmp_path):
     with pytest.raises(StoreError, match="no tracking store"):
-        mlflow_store.list_campaigns(uris.sqlite_uri(tmp_path / "mlflow.db"))
+        reader.list_campaigns(uris.sqlite_uri(tmp_path / "mlflow.db"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -319,7 +319,7 @@ def test_a_file_that_is_no_database_is_refused_at_once(tmp_path):
     path = tmp_path / "mlflow.db"
     path.write_text("not a database, but long enough to look at")
     with pytest.raises(StoreError, match="no sqlite database"):
-        mlflow_store.list_campaigns(uris.sqlite_uri(path))
+        reader.list_campaigns(uris.sqlite_uri(path))
 
 
 def test_a_server_that_nobody_started_is_one_line_at_once():
@@ -328,20 +328,20 @@ def test_a_server_that_nobody_started_is_one_line_at_once():
         port = free.getsockname()[1]
     before_s = time.monotonic()
     with pytest.raises(StoreError, match=f"nothing answers at 127.0.0.1 port {port}") as caught:
-        mlflow_store.list_campaigns(f"http://user:secret@127.0.0.1:{port}")
+        reader.list_campaigns(f"http://user:secret@127.0.0.1:{port}")
     assert time.monotonic() - before_s < 10
     assert "secret" not in str(caught.value)
 
 
 def test_a_run_that_does_not_exist_is_one_line(uri, tracker):
     with pytest.raises(StoreError, match="cannot find a run"):
-        mlflow_store.load_figures(uri, "0" * 32)
+        reader.load_figures(uri, "0" * 32)
 
 
 def test_an_unrelated_experiment_is_no_campaign(uri, tracker):
     experiment = tracker._client.create_experiment("unrelated")
     tracker._client.create_run(experiment)
-    assert mlflow_store.list_campaigns(uri) == []
+    assert reader.list_campaigns(uri) == []
 
 
 def test_campaigns_are_listed_newest_first_over_every_page(uri, tracker, monkeypatch):
@@ -350,7 +350,7 @@ def test_campaigns_are_listed_newest_first_over_every_page(uri, tracker, monkeyp
     for number in range(5):
         facts = campaign_facts(campaign_key=f"key-{number}", protocol_name=f"tiny-{number % 3}")
         made.append(tracker.start_campaign(facts, **PROTOCOL).run_id)
-    assert [campaign.run_id for campaign in mlflow_store.list_campaigns(uri)] == made[::-1]
+    assert [campaign.run_id for campaign in reader.list_campaigns(uri)] == made[::-1]
 
 
 def test_more_runs_than_one_search_of_mlflow_returns(uri, tracker):
@@ -371,7 +371,7 @@ def test_more_runs_than_one_search_of_mlflow_returns(uri, tracker):
                 "insert into tags (key, value, run_uuid) select key, value, ? || run_uuid from tags where run_uuid = ?",
                 (f"{number}-", child),
             )
-    (campaign,) = mlflow_store.list_campaigns(uri)
+    (campaign,) = reader.list_campaigns(uri)
     assert len(campaign.arms) == 1101
 
 
@@ -379,7 +379,7 @@ FOUR_WRITERS = """
 import multiprocessing, os, sys
 sys.path.insert(0, sys.argv[2])
 from tracking_tables import campaign_facts, comparison_facts
-from drift_runs.tracking import mlflow_store
+from drift_runs.tracking import mlflow_store, reader
 
 assert "mlflow" not in sys.modules
 mlflow_store._client_class()  # imported once, so that the four meet at the store and not at the import
@@ -419,7 +419,7 @@ def test_four_processes_on_a_fresh_store(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split() == ["true", "true"]
-    campaigns = mlflow_store.list_campaigns(uri)
+    campaigns = reader.list_campaigns(uri)
     assert len(campaigns) == 4
     assert all(campaign.complete and campaign.arms[0].complete for campaign in campaigns)
     assert {path.name for path in tmp_path.iterdir()} == {"new"}
@@ -465,5 +465,5 @@ def test_rows_without_a_window_are_an_empty_table(uri, tracker):
     run_id = tracker.start_comparison(parent, comparison_facts()).run_id
     tracker.log_figures(run_id, figures(figure()), {})
     with pytest.raises(StoreError, match="no artifact rows"):
-        mlflow_store.load_rows(uri, run_id)
-    assert isinstance(mlflow_store.load_figures(uri, run_id), pa.Table)
+        reader.load_rows(uri, run_id)
+    assert isinstance(reader.load_figures(uri, run_id), pa.Table)

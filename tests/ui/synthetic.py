@@ -263,7 +263,7 @@ class InventedStore:
 
     def records(self) -> tuple[ArmRecord, ...]:
         """The arms as the store lists them."""
-        from drift_runs.tracking.mlflow_store import list_campaigns
+        from drift_runs.tracking.reader import list_campaigns
 
         return next(record for record in list_campaigns(self.uri) if record.run_id == self.campaign).arms
 
@@ -292,7 +292,8 @@ def build_store(
 
     ``known``: the only fields of the comparability key that are stored, as an older version might have done.
     """
-    from drift_runs.tracking.mlflow_store import CampaignFacts, ComparisonFacts, Tracker
+    from drift_runs.tracking.mlflow_store import Tracker
+    from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
     from drift_runs.tracking.uris import resolve_uri
 
     content = protocol_content()

@@ -9,7 +9,7 @@ import pytest
 
 from dashboard.figures import write_number
 from drift_runs.cli.main import main
-from drift_runs.tracking.mlflow_store import list_campaigns, load_figures
+from drift_runs.tracking.reader import list_campaigns, load_figures
 from drift_runs.tracking.records import CampaignRecord
 from drift_runs.tracking.uris import resolve_uri
 from tests.ui.conftest import OpenApp

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.figures import write_number
-from drift_runs.tracking.mlflow_store import load_agreement, load_listed, load_pairs
+from drift_runs.tracking.reader import load_agreement, load_listed, load_pairs
 from tests.ui.conftest import OpenApp
 from tests.ui.reading import Cells, markup, table_html
 from tests.ui.synthetic import OUTLIER, InventedStore, build_store

@@ -1,0 +1,137 @@
+"""Reading a tracking store: campaigns, their arms, and the tables beside a run. Nothing is written here."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+
+import pyarrow as pa
+
+from drift_runs import schema
+from drift_runs.tracking import artifacts, reach, stale, tags
+from drift_runs.tracking.mlflow_store import artifact, connect, experiments, runs_of, tag_is
+from drift_runs.tracking.records import ArmRecord, CampaignRecord
+
+
+def list_campaigns(uri: str) -> list[CampaignRecord]:
+    """Every campaign of the store with its arms, newest first, unfinished ones included and marked.
+
+    Pages through everything: a search of MLflow ends silently after its page.
+    """
+    client = connect(uri, create=False)
+    with reach.asked(uri, "list campaigns"):
+        names = {found.experiment_id: found.name for found in experiments(client)}
+        parents = list(runs_of(client, list(names), tag_is(tags.KIND_TAG, tags.CAMPAIGN)))
+        children: dict[str, list[tuple[int, ArmRecord]]] = defaultdict(list)
+        for run in runs_of(client, list(names), tag_is(tags.KIND_TAG, tags.COMPARISON)):
+            record = tags.arm_record(run.data.tags, run_id=run.info.run_id)
+            children[run.data.tags.get(tags.PARENT_TAG, "")].append((run.info.start_time, record))
+    campaigns = []
+    for run in parents:
+        arms = sorted(children[run.info.run_id], key=lambda pair: (pair[0], pair[1].run_id))
+        campaigns.append(
+            tags.campaign_record(
+                run.data.tags,
+                run_id=run.info.run_id,
+                experiment=names[run.info.experiment_id],
+                status=run.info.status,
+                started_ms=run.info.start_time,
+                arms=tuple(record for _, record in arms),
+            )
+        )
+    return sorted(campaigns, key=lambda campaign: (campaign.started_ms, campaign.run_id), reverse=True)
+
+
+def list_stale(uri: str) -> list[stale.StaleRun]:
+    """Runs that say RUNNING though the process that wrote them is gone, newest first."""
+    client = connect(uri, create=False)
+    unfinished = []
+    with reach.asked(uri, "list unfinished runs"):
+        ids = [found.experiment_id for found in experiments(client)]
+        for kind in (tags.CAMPAIGN, tags.COMPARISON):
+            for run in runs_of(client, ids, tag_is(tags.KIND_TAG, kind), "attributes.status = 'RUNNING'"):
+                if not tags.is_complete(run.data.tags):
+                    unfinished.append(
+                        stale.UnfinishedRun(
+                            run_id=run.info.run_id,
+                            kind=kind,
+                            name=run.info.run_name or "",
+                            status=run.info.status,
+                            started_ms=run.info.start_time,
+                            owner=stale.owner_of(run.data.tags),
+                        )
+                    )
+    unfinished.sort(key=lambda run: (run.started_ms, run.run_id), reverse=True)
+    return stale.stale_of(unfinished, now_s=time.time())
+
+
+def load_figures(uri: str, run_id: str) -> pa.Table:
+    """Every figure of a comparison (schema ``FIGURES``)."""
+    with artifact(uri, run_id, artifacts.FIGURES_FILE) as path:
+        return artifacts.read_table(path, schema.FIGURES, run_id)
+
+
+def load_metrics(uri: str, run_id: str) -> dict[str, float]:
+    """Metrics of a run by name; of a series its last value."""
+    client = connect(uri, create=False)
+    with reach.asked(uri, "read metrics", run_id):
+        return dict(client.get_run(run_id).data.metrics)
+
+
+def load_determinism(uri: str, run_id: str) -> pa.Table:
+    """Which windows agree to the byte (schema ``DETERMINISM``); ``StoreError`` when the run has none."""
+    with artifact(uri, run_id, artifacts.DETERMINISM_FILE) as path:
+        return artifacts.read_table(path, schema.DETERMINISM, run_id)
+
+
+def load_listed(uri: str, run_id: str) -> pa.Table:
+    """The positions of a comparison that a person should read (schema ``LISTED``); empty when the run has none."""
+    return _table_or_empty(uri, run_id, artifacts.LISTED_FILE, schema.LISTED)
+
+
+def load_pairs(uri: str, run_id: str) -> pa.Table:
+    """A campaign's candidates against each other (schema ``PAIRS``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.PAIRS_FILE, schema.PAIRS)
+
+
+def load_agreement(uri: str, run_id: str) -> pa.Table:
+    """Whether a campaign's figures order its arms alike (schema ``AGREEMENT``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.AGREEMENT_FILE, schema.AGREEMENT)
+
+
+def load_proposals(uri: str, run_id: str) -> pa.Table:
+    """Windows that a rule would report separately (schema ``PROPOSALS``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.PROPOSALS_FILE, schema.PROPOSALS)
+
+
+def _table_or_empty(uri: str, run_id: str, name: str, wanted: pa.Schema) -> pa.Table:
+    with artifact(uri, run_id, name, required=False) as path:
+        return wanted.empty_table() if path is None else artifacts.read_table(path, wanted, run_id)
+
+
+def load_rows(uri: str, run_id: str, window: str | None = None) -> pa.Table:
+    """A comparison's positions (schema ``COMPARISON``) of one window, or of all in the order of their names."""
+    if window is not None:
+        with artifact(uri, run_id, artifacts.rows_file(window)) as path:
+            return artifacts.read_table(path, schema.COMPARISON, run_id)
+    with artifact(uri, run_id, artifacts.ROWS_FOLDER) as folder:
+        tables = [artifacts.read_table(path, schema.COMPARISON, run_id) for path in sorted(folder.glob("*.parquet"))]
+    return pa.concat_tables(tables).unify_dictionaries() if tables else schema.COMPARISON.empty_table()
+
+
+def load_protocol_text(uri: str, run_id: str) -> str:
+    """The campaign's protocol file as it was written."""
+    with artifact(uri, run_id, artifacts.PROTOCOL_TEXT_FILE) as path:
+        return path.read_bytes().decode()
+
+
+def load_protocol_json(uri: str, run_id: str) -> str:
+    """The campaign's protocol in canonical JSON: windows, ranges and panels for a reader that has no file."""
+    with artifact(uri, run_id, artifacts.PROTOCOL_JSON_FILE) as path:
+        return path.read_bytes().decode()
+
+
+def load_lock_text(uri: str, run_id: str) -> str:
+    """The campaign's lock; ``StoreError`` for a draft, which has none."""
+    with artifact(uri, run_id, artifacts.LOCK_FILE) as path:
+        return path.read_bytes().decode()
