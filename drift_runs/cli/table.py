@@ -187,6 +187,8 @@ def _guarded(figure: dict[str, Any] | None) -> str:
 def _worst(figure: dict[str, Any] | None) -> str:
     if figure is None or _value(figure) is None:
         return "-"
+    if figure["value"] == 0:
+        return "no range is above 0"  # the first of equals would be named for nothing
     return f"{figure['named']} {_guarded(figure)}"
 
 

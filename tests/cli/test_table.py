@@ -111,3 +111,12 @@ def test_a_shorter_line_covers_the_longer(capsys: pytest.CaptureFixture[str], mo
     line.show("short")
     line.clear()
     assert capsys.readouterr().err == "\ra long line\rshort      \r" + " " * 5 + "\r"
+
+
+def test_a_worst_range_of_zeros_names_none() -> None:
+    from drift_runs.measure.figures import Figure, figures_table
+
+    common = {"arm": "launch", "scope_kind": "all", "scope": "all", "outliers": "with", "spec": "kl.full", "n": 9}
+    zero = Figure(**common, statistic="worst_range.p95", value=0.0, named="first-of-equals", state="indicative")
+    row = table.figures_row("launch", figures_table([Figure(**common, statistic="window_mean", value=0.0), zero]))
+    assert "no range is above 0" in row and "first-of-equals" not in row
