@@ -1,233 +1,37 @@
-"""Files of other tools as a campaign: stored, measured and logged like rows that were taken here.
-
-Everything is read and compared before anything is written, so that a file that cannot be trusted leaves no trace.
-"""
+"""From files that were compared to the store and the tracking store: rows, the plan, figures, runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from drift_runs import __version__, schema
-from drift_runs.errors import ConfigError, NotComparable, SameRows, one_line
+from drift_runs.errors import one_line
 from drift_runs.generate.figures import rollout_figures
 from drift_runs.generate.rollouts import compare_rollouts
 from drift_runs.importers import formats
 from drift_runs.importers.base import ImportedFile
-from drift_runs.importers.comparable import reasons_between
-from drift_runs.importers.panel import (
-    NOT_SAID,
-    ImportedArm,
-    PanelFacts,
-    checked_protocol,
-    protocol_content,
-    renamed,
-)
+from drift_runs.importers.panel import NOT_SAID, ImportedArm, renamed
+from drift_runs.importing.compare import capture_id, reference_capture
+from drift_runs.importing.request import Compared, ImportedOutcome, ImportRequest, ImportResult
 from drift_runs.measure.comparability import key_of
 from drift_runs.measure.contexts import summarise_contexts
-from drift_runs.measure.determinism import DeterminismSummary, window_hashes
+from drift_runs.measure.determinism import window_hashes
 from drift_runs.measure.resampler import Resampler
 from drift_runs.measure.results import Results
-from drift_runs.measure.topk import compare_topk
 from drift_runs.protocol.canonical import canonical_json, protocol_sha256
 from drift_runs.protocol.model import Protocol
-from drift_runs.store import PlannedCapture, Store, comparison_id, content_id, write_plan, write_table
+from drift_runs.store import PlannedCapture, content_id, write_plan, write_table
 from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts, campaign_tags, comparison_tags
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmFile:
-    """An arm and its file; a reference of figures that somebody else computed has none."""
-
-    arm: ImportedArm
-    path: Path | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRequest:
-    """What is to be imported."""
-
-    format: str
-    facts: PanelFacts
-    files: tuple[ArmFile, ...]
-    store: Store
-    tracking_uri: str
-    equal_is_right: bool = False
-    """Do not refuse a candidate that equals its reference everywhere."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedOutcome:
-    """One arm as it was logged."""
-
-    name: str
-    kind: str
-    figures: pa.Table
-    determinism: DeterminismSummary | None
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportResult:
-    """A whole import."""
-
-    run_id: str
-    protocol: Protocol
-    outcomes: tuple[ImportedOutcome, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compared:
-    """An arm, read and compared, before anything is written."""
-
-    arm: ImportedArm
-    file: ImportedFile
-    capture: str
-    comparison: str
-    table: pa.Table
-    """Schema ``COMPARISON``, ``CONTEXTS`` or ``ROLLOUTS``."""
-
-
-def run_import(request: ImportRequest, note: Callable[[str], None]) -> ImportResult:
-    """Read, compare, store, measure and log every file.
-
-    Raises
-    ------
-    ImportFileError
-        a file that cannot be read or trusted.
-    NotComparable
-        two files that must not be set against each other.
-    SameRows
-        a candidate that equals its reference everywhere.
-    ConfigError
-        arms that do not fit together.
-    """
-    module = formats.load(request.format)
-    files = _read(request, module)
-    compared = [_compare(request, module, files, item, note) for item in request.files if _is_measured(request, item)]
-    _refuse_one_twice(compared)
-    shown = [file for file in files.values() if file is not None]
-    content = protocol_content(request.facts, [item.arm for item in request.files], shown)
-    return _Import(request, content, checked_protocol(content), files, compared).log()
-
-
-def _refuse_one_twice(compared: Sequence[_Compared]) -> None:
-    """Two arms of the same bytes against one reference are one comparison, and could be logged under one name only."""
-    arms: dict[str, str] = {}
-    for item in compared:
-        first = arms.setdefault(item.comparison, item.arm.name)
-        if first != item.arm.name:
-            raise ConfigError(
-                f"{first} and {item.arm.name} have the same bytes, and the same reference",
-                where=str(item.file.path),
-                expected="a file of its own for each arm",
-            )
-
-
-def _is_measured(request: ImportRequest, item: ArmFile) -> bool:
-    return item.arm.role != "reference"
-
-
-def _read(request: ImportRequest, module: ModuleType) -> dict[str, ImportedFile | None]:
-    """Files by arm, in the order given; None for a reference without one."""
-    names = [item.arm.name for item in request.files]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two arms are named {name!r}", expected="a name for each arm")
-    references = [item for item in request.files if item.arm.role == "reference"]
-    if not references:
-        raise ConfigError("no reference is named", expected="--reference NAME=FILE")
-    if len(request.files) == len(references):
-        raise ConfigError("nothing to compare", expected="--candidate NAME=FILE or --floor KIND:NAME=FILE")
-    for item in request.files:
-        if item.arm.against and item.arm.against not in {found.arm.name for found in references}:
-            raise ConfigError(
-                f"{item.arm.against!r} is no reference",
-                where=f"--against {item.arm.name}",
-                expected="one of " + ", ".join(found.arm.name for found in references),
-            )
-    own_rows = module.KIND in ("rows", "rollouts")
-    files: dict[str, ImportedFile | None] = {}
-    for item in request.files:
-        if item.path is None and (own_rows or item.arm.role != "reference"):
-            raise ConfigError(f"arm {item.arm.name} has no file", expected=f"{item.arm.name}=FILE")
-        if item.path is not None and item.arm.role == "reference" and not own_rows:
-            raise ConfigError(
-                f"reference {item.arm.name} has a file",
-                where=f"format {request.format}",
-                expected="the name alone: such a file already holds figures against the reference",
-            )
-        files[item.arm.name] = None if item.path is None else module.read(item.path)
-    return files
-
-
-def _compare(
-    request: ImportRequest,
-    module: ModuleType,
-    files: Mapping[str, ImportedFile | None],
-    item: ArmFile,
-    note: Callable[[str], None],
-) -> _Compared:
-    arm, file = item.arm, files[item.arm.name]
-    assert file is not None
-    against = arm.against or next(found.arm.name for found in request.files if found.arm.role == "reference")
-    reference = files[against]
-    other = reference or next(found for found in files.values() if found is not None)
-    if reasons := reasons_between(other, file):
-        raise NotComparable(
-            f"{arm.name} cannot be set against {against if reference else 'the other files'}: {'; '.join(reasons)}",
-            where=str(file.path),
-            todo="import it under a name of its own",
-        )
-    note(f"{arm.name}: {file.table.num_rows:,} {_NOUNS[module.KIND]} of {one_line(file.path.name)}")
-    table = file.table
-    if module.KIND == "rows":
-        assert reference is not None
-        if hasattr(module, "compare_files"):
-            table = module.compare_files(reference, file)
-        else:
-            table = compare_topk(reference.table, file.table)
-    if module.KIND in ("rows", "comparison"):
-        table = renamed(table)
-        if arm.role == "candidate" and not request.equal_is_right:
-            _refuse_no_difference(arm, table, file)
-    capture = _capture_id(file)
-    left = _capture_id(reference) if reference else content_id({"imported": "reference", "name": against})
-    return _Compared(arm=arm, file=file, capture=capture, comparison=comparison_id(left, capture), table=table)
-
-
-_NOUNS = {"rows": "rows", "comparison": "positions", "contexts": "contexts", "rollouts": "continuations"}
-
-
-def _capture_id(file: ImportedFile) -> str:
-    return content_id({"imported": file.format, "sha256": file.sha256})
-
-
-def _refuse_no_difference(arm: ImportedArm, table: pa.Table, file: ImportedFile) -> None:
-    same = table["row_identical"]
-    known = table.num_rows > 0 and same.null_count == 0
-    columns = [name for name in table.column_names if name.startswith(("kl_", "js_"))]
-    measured = [table[name] for name in columns if table[name].null_count < table.num_rows]
-    zero = bool(measured) and all(pc.max(pc.abs(column)).as_py() == 0 for column in measured)
-    if (known and pc.all(same).as_py()) or (zero and not known):
-        raise SameRows(
-            f"all {table.num_rows:,} rows are the reference's",
-            where=f"arm {arm.name}, {file.path}",
-            expected="other rows: a candidate differs from its reference",
-            todo="import it as a floor (--floor pass:NAME=FILE), or say --equal-is-right",
-        )
-
-
-class _Import:
+class Recorder:
     """Writes what was compared: captures, comparisons, the plan, and the runs."""
 
     def __init__(
@@ -236,7 +40,7 @@ class _Import:
         content: Mapping[str, Any],
         protocol: Protocol,
         files: Mapping[str, ImportedFile | None],
-        compared: Sequence[_Compared],
+        compared: Sequence[Compared],
     ) -> None:
         self.request = request
         self.content = content
@@ -298,16 +102,15 @@ class _Import:
         return self.tracker.start_campaign(self._campaign_facts(), protocol_text=text, protocol_json=text).run_id
 
     def _capture_of(self, name: str) -> str:
-        file = self.files[name]
-        return _capture_id(file) if file else content_id({"imported": "reference", "name": name})
+        return reference_capture(name, self.files[name])
 
     def _store(self) -> None:
-        """Rows and comparisons, a file a window; what is there already is the same by its name."""
+        """Rows and comparisons, a file a window."""
         store = self.request.store
         for file in self.files.values():
             if file is None:
                 continue
-            folder = store.capture_folder(_capture_id(file))
+            folder = store.capture_folder(capture_id(file))
             facts = {"imported": file.format, "sha256": file.sha256, "facts": dict(file.facts)}
             store.write_identity(folder, "capture.json", facts)
             if self.kind == "rows":
@@ -352,7 +155,7 @@ class _Import:
             self.request.store, self.digest, self.key, run_id=run_id, captures=entries, protocol=dict(self.content)
         )
 
-    def _log_arm(self, run_id: str, item: _Compared) -> ImportedOutcome:
+    def _log_arm(self, run_id: str, item: Compared) -> ImportedOutcome:
         from drift_runs.tracking.reader import load_figures
 
         arm = item.arm
@@ -383,13 +186,13 @@ class _Import:
             name=arm.name, kind=arm.role, figures=figures, determinism=determinism, run_id=started.run_id
         )
 
-    def _figures_without_positions(self, item: _Compared) -> pa.Table:
+    def _figures_without_positions(self, item: Compared) -> pa.Table:
         reference = self.files.get(self._against(item.arm))
         return figures_without_positions(
             item.table, self.protocol, arm=item.arm.name, reference=reference.table if reference else None
         )
 
-    def _comparison_facts(self, item: _Compared) -> ComparisonFacts:
+    def _comparison_facts(self, item: Compared) -> ComparisonFacts:
         arm = item.arm
         declared = next((found for found in self.protocol.arms if found.name == arm.name), self.protocol.reference)
         file = item.file
@@ -440,7 +243,5 @@ def _write_windows(table: pa.Table, folder: Path, wanted: pa.Schema) -> None:
     table = table.take(pa.array(order))
     edges = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else []
     for start, end in pairwise(edges):
-        path = folder / f"{names[start]}.parquet"
-        if not path.is_file():
-            part = table.slice(start, end - start).unify_dictionaries().combine_chunks()
-            write_table(path, part, wanted)
+        part = table.slice(start, end - start).unify_dictionaries().combine_chunks()
+        write_table(folder / f"{names[start]}.parquet", part, wanted)
