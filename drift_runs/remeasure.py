@@ -233,7 +233,12 @@ class Remeasured:
             if self.rows.missing(entry):
                 continue
             if entry.table != "comparison":
-                yield Measured(entry, None, self._without_positions(entry))
+                table, figures = self._without_positions(entry)
+                self._results.keep_without_positions(
+                    table, figures, arm=entry.name, kind=entry.kind, against=entry.against
+                )
+                if not only or entry.name in only:
+                    yield Measured(entry, None, figures)
                 continue
             comparison = self.rows.comparison(entry)
             result = self._results.measure(
@@ -246,7 +251,8 @@ class Remeasured:
         """The arms against each other, once :meth:`arms` has gone through all of them."""
         return self._results.across()
 
-    def _without_positions(self, entry: PlannedCapture) -> pa.Table:
+    def _without_positions(self, entry: PlannedCapture) -> tuple[pa.Table, pa.Table]:
+        """What is stored of an import without positions, and its figures."""
         reference = None
         if entry.table == "contexts":
             table = self.rows.contexts(entry)
@@ -254,7 +260,8 @@ class Remeasured:
             table = self.rows.rollouts(entry.capture)
             against = next((found for found in self.campaign.captures if found.name == entry.against), None)
             reference = self.rows.rollouts(against.capture if against else entry.against)
-        return figures_without_positions(table, self.campaign.protocol, arm=entry.name, reference=reference)
+        figures = figures_without_positions(table, self.campaign.protocol, arm=entry.name, reference=reference)
+        return table, figures
 
 
 _NUMBERS = (

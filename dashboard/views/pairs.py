@@ -36,11 +36,11 @@ def show() -> None:
 
 
 def _why_none(page: Page) -> str:
-    if not page.has_positions:
-        return "No pairs: the source gives no positions, so nothing can be paired."
     arms = [arm for role in ("candidate", "follow-up") for arm in page.arms(role, filtered=False)]
     if sum(not arm.reference for arm in arms) < 2:
         return f"A pair needs two arms that were compared with {page.campaign.reference}."
+    if not page.has_positions:
+        return "No pairs: the source gives neither positions nor means by context, so nothing can be paired."
     return "No pairs were computed. A campaign of an older version has none: drift measure computes them."
 
 
@@ -82,7 +82,8 @@ def _pairs(page: Page, rows: list[dict[str, Any]], chosen: str) -> None:
         if flips
         else []
     )
-    head += [tag("th", "windows with left above", scope="col"), tag("th", "n", scope="col", cls="dr-right")]
+    unit = "windows" if page.has_positions else "contexts"
+    head += [tag("th", f"{unit} with left above", scope="col"), tag("th", "n", scope="col", cls="dr-right")]
     keys = {arm.arm: key_from_tags(arm.key) for arm in page.campaign.arms if arm.complete}
     notes = {row["reason"] for row in shown}
     common = notes.pop() if len(notes) == 1 else ""

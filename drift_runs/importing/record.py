@@ -164,6 +164,7 @@ class Recorder:
         determinism = None
         if self.kind in ("contexts", "rollouts"):
             figures = self._figures_without_positions(item)
+            self.results.keep_without_positions(item.table, figures, **place)
             if not started.complete:
                 self.tracker.log_figures(started.run_id, figures, {})
                 self.tracker.complete(started.run_id)

@@ -7,7 +7,7 @@ single positions (quantiles, tails, the largest value) is absent, and says why.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +86,9 @@ def summarise_contexts(table: pa.Table, *, arm: str, resampler: Resampler) -> pa
     scopes += [("group", str(name), groups == name) for name in dict.fromkeys(groups) if name]
     for kind, name, chosen in scopes:
         common = {"arm": arm, "scope_kind": kind, "scope": name, "outliers": "with"}
-        figures += _scope_figures(table.filter(pa.array(chosen)), common, resampler)
+        found = list(_scope_figures(table.filter(pa.array(chosen)), common, resampler))
+        # No context is declared as an outlier, so both views are the same.
+        figures += [*found, *(replace(figure, outliers="without") for figure in found)]
     return figures_table(figures)
 
 

@@ -12,13 +12,16 @@ from typing import Literal
 
 import pyarrow as pa
 
+from drift_runs import schema
 from drift_runs.measure.agreement import agreement_table
+from drift_runs.measure.context_pairs import context_pairs
 from drift_runs.measure.determinism import DeterminismSummary, determinism_table, summarise_determinism
 from drift_runs.measure.figures import figures_table
 from drift_runs.measure.launches import launch_figures
 from drift_runs.measure.listed import Texts, listed_rows
 from drift_runs.measure.outliers import proposals_table
 from drift_runs.measure.paired import pairs_table
+from drift_runs.measure.resampler import Resampler
 from drift_runs.measure.shards import LIMIT_POSITIONS, summarise_shards
 from drift_runs.measure.summary import summarise
 from drift_runs.protocol.model import Protocol
@@ -65,6 +68,7 @@ class Results:
         self._floors: dict[str, dict[str, pa.Table]] = {}
         self._launches: dict[str, list[pa.Table]] = {}
         self._comparisons: dict[str, pa.Table] = {}
+        self._contexts: dict[str, pa.Table] = {}
         self._figures: dict[str, pa.Table] = {}
 
     def floors_of(self, reference: str) -> Mapping[str, pa.Table]:
@@ -141,10 +145,22 @@ class Results:
                 if comparison.num_rows <= LIMIT_POSITIONS:
                     self._comparisons[arm] = comparison
 
+    def keep_without_positions(self, table: pa.Table, figures: pa.Table, *, arm: str, kind: Kind, against: str) -> None:
+        """Note an arm of which only means by context (schema ``CONTEXTS``) or continuations are known."""
+        if kind == "candidate" and against in ("", self.protocol.reference.name):
+            self._figures[arm] = figures
+            if schema.version_of(table.schema) == schema.version_of(schema.CONTEXTS):
+                self._contexts[arm] = table
+
+    def _pairs(self) -> pa.Table:
+        if len(self._contexts) > 1:
+            return context_pairs(self._contexts, Resampler.of(self.protocol))
+        return pairs_table(self._comparisons, self.protocol) if len(self._comparisons) > 1 else PAIRS.empty_table()
+
     def across(self) -> Across:
         """The candidates and follow-ups of the protocol's reference against each other, and proposed outliers."""
         return Across(
-            pairs=pairs_table(self._comparisons, self.protocol) if len(self._comparisons) > 1 else PAIRS.empty_table(),
+            pairs=self._pairs(),
             agreement=agreement_table(self._figures),
             proposals=proposals_table(self.floors_of(self.protocol.reference.name), self.protocol),
         )

@@ -135,6 +135,12 @@ def test_files_without_positions(store: Path, form: str, spec: str, capsys: pyte
     assert value(store, "b", spec, statistic)["value"] is not None
     check(store)
     assert plans(Store(store))[0].captures[-1].table == form
+    pairs = load_pairs(resolve_uri(None, store), record_of(store).run_id).to_pylist()
+    if form == "contexts":
+        (mean,) = (row for row in pairs if (row["spec"], row["outliers"]) == ("kl.full", "with"))
+        assert (mean["left"], mean["right"], mean["p_mcnemar"]) == ("a", "b", None)
+        assert mean["difference"] == pytest.approx(mean["left_value"] - mean["right_value"], rel=1e-12)
+        assert mean["windows"] == 4 and 0 <= mean["windows_left_above"] <= 4
     assert "All figures: drift dashboard" in capsys.readouterr().out
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drift_runs.errors import NotComparable
+from drift_runs.measure.context_pairs import context_pairs
 from drift_runs.measure.contexts import ONLY_MEANS, paired_contexts, summarise_contexts
 from drift_runs.measure.resampler import Resampler
-from drift_runs.schema import CONTEXTS, FIGURES
+from drift_runs.schema import CONTEXTS, FIGURES, PAIRS
 
 RESAMPLER = Resampler(seed=3, resamples=300)
 ROWS = [
@@ -29,11 +31,35 @@ def table(rows) -> pa.Table:
     )
 
 
-def figure(figures: pa.Table, spec: str, statistic: str, scope: str = "all") -> dict:
+def figure(figures: pa.Table, spec: str, statistic: str, scope: str = "all", outliers: str = "with") -> dict:
+    wanted = (spec, statistic, scope, outliers)
     (row,) = (
-        row for row in figures.to_pylist() if (row["spec"], row["statistic"], row["scope"]) == (spec, statistic, scope)
+        row for row in figures.to_pylist() if (row["spec"], row["statistic"], row["scope"], row["outliers"]) == wanted
     )
     return row
+
+
+def test_without_declared_outliers_both_views_are_the_same():
+    figures = summarise_contexts(table(ROWS), arm="q4", resampler=RESAMPLER)
+    for spec, statistic in (("kl.full", "mean"), ("flip", "rate"), ("kl.full", "p95")):
+        one, other = (figure(figures, spec, statistic, "all", outliers) for outliers in ("with", "without"))
+        assert one == {**other, "outliers": "with"}
+
+
+def test_pairs_are_the_paired_differences_of_every_two_arms():
+    better = [(*row[:4], row[4] / 2, row[5]) for row in ROWS]
+    other = [("c9", "d9", "code", 7, 0.1, 1.0)]
+    pairs = context_pairs({"a": table(ROWS), "b": table(better), "c": table(other)}, RESAMPLER)
+    assert pairs.schema == PAIRS
+    rows = pairs.filter(pc.equal(pairs["outliers"], "with")).to_pylist()
+    mean, flip = (row for row in rows if (row["left"], row["right"]) == ("a", "b"))
+    assert mean["difference"] == pytest.approx(0.2 - 0.1) and (mean["windows"], mean["windows_left_above"]) == (4, 4)
+    assert (flip["spec"], flip["difference"], flip["p_mcnemar"]) == ("flip", 0, None)
+    # Three clusters, all of one sign: 2 of 8 choices of signs are as far from 0.
+    assert mean["p_sign_flip"] == pytest.approx(0.25) and "3" in mean["sign_flip"]
+    refused = [row for row in rows if row["right"] == "c"]
+    assert len(refused) == 2 and all(row["difference"] is None and row["reason"] for row in refused)
+    assert context_pairs({"a": table(ROWS)}, RESAMPLER).num_rows == 0
 
 
 def test_means_weigh_positions_and_window_means_do_not():

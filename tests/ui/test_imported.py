@@ -117,7 +117,8 @@ def test_means_by_context_withhold_quantiles_and_positions(open_app: OpenApp, im
     row = imported.figure("contexts", "a", "kl.full", "p95")
     assert row["value"] is None and row["reason"] in table
     assert "Not known: the source gives no positions." in markup(app)
-    assert "the source gives no positions" in markup(open_campaign(open_app, imported, "contexts", "pairs"))
+    pairs = table_html(open_campaign(open_app, imported, "contexts", "pairs"), "Pairs")
+    assert "contexts with left above" in pairs and "McNemar" not in pairs
     assert "the source gives no positions" in markup(open_campaign(open_app, imported, "contexts", "rows"))
     assert "the source names none" in markup(open_campaign(open_app, imported, "contexts", "ranges"))
 
