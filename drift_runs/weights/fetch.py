@@ -137,8 +137,9 @@ def _pip() -> list[str]:
         return [sys.executable, "-m", "pip"]
     import ensurepip
 
+    # Python's own first: the system's may be of a version that an interpreter from elsewhere cannot run.
     folders = [Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels")]  # the second: Debian
-    wheels = sorted(wheel for folder in folders for wheel in folder.glob("pip-*.whl"))
+    wheels = next((found for folder in folders if (found := sorted(folder.glob("pip-*.whl")))), [])
     if not wheels:
         raise FetchError(
             "pip is needed to ask the package index and is not here",
