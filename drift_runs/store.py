@@ -350,13 +350,6 @@ def plans(store: Store) -> tuple[Plan, ...]:
     return tuple(sorted(found, key=lambda plan: plan.written_ns, reverse=True))
 
 
-def newest_plan(store: Store, protocol_sha256: str) -> tuple[PlannedCapture, ...]:
-    """The plan of a protocol that was run last; empty when it never ran in this store."""
-    paths = (store.root / "campaigns").glob(f"{protocol_sha256[:16]}-*.json")
-    newest = max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
-    return _read_plan(newest).captures if newest is not None else ()
-
-
 def _read_plan(path: Path) -> Plan:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

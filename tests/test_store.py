@@ -22,7 +22,6 @@ from drift_runs.store import (
     Store,
     comparison_id,
     content_id,
-    newest_plan,
     plans,
     read_table,
     write_plan,
@@ -242,6 +241,10 @@ class TestDictionary:
 
 
 PROTOCOL = {"name": "tiny"}
+
+
+def newest_plan(store: Store, protocol_sha256: str) -> tuple[PlannedCapture, ...]:
+    return next((plan.captures for plan in plans(store) if plan.protocol_sha256 == protocol_sha256), ())
 
 
 class TestPlans:

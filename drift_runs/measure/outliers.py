@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drift_runs.measure.headline import headline_of
@@ -39,13 +38,6 @@ def outlier_mask(positions: Positions, protocol: Protocol, choice: str) -> NDArr
     declared = np.array([name in protocol.outlier_windows for name in positions.windows], dtype=bool)
     inside = declared[positions.window] if len(declared) else np.zeros(len(positions), dtype=bool)
     return _keep(inside, choice)
-
-
-def split_table(table: pa.Table, protocol: Protocol, choice: str) -> pa.Table:
-    """The rows of a table with a ``window`` column that this choice keeps."""
-    declared = pa.array(sorted(protocol.outlier_windows), type=pa.string())
-    inside = pc.is_in(table["window"].cast(pa.string()), value_set=declared).to_numpy(zero_copy_only=False).astype(bool)
-    return table.filter(pa.array(_keep(inside, choice)))
 
 
 def _keep(inside: NDArray[np.bool_], choice: str) -> NDArray[np.bool_]:
