@@ -189,6 +189,38 @@ LISTED = _schema(
 )
 """The positions of an arm that a person should read, worst first, each list cut after a number of rows."""
 
+ANSWERS = _schema(
+    "drift.answers/1",
+    [
+        ("arm", pa.string(), False),
+        ("answer", pa.string(), False),
+        ("window", pa.string(), False),
+        ("document", pa.string(), False),
+        ("panel", pa.string(), False),
+        ("range", pa.string(), False),  # empty outside every range
+        ("kind", pa.string(), False),  # of that range; empty outside every range
+        ("outlier", pa.bool_(), False),  # the window is declared as an outlier
+        ("form", pa.string(), False),  # call, json, text
+        ("from", pa.int32(), False),
+        ("to", pa.int32(), False),
+        ("unknown", pa.int32(), False),  # positions at which a best token is not known: then the answer is not judged
+        ("reference_exact", pa.bool_(), True),
+        ("exact", pa.bool_(), True),
+        ("wrong", pa.int32(), True),  # positions at which the arm's best token is not the text's own
+        ("first_wrong", pa.int32(), True),  # position of the first of them; null where there is none
+        ("literal", pa.bool_(), True),  # that token lies in a literal that occurs earlier
+        ("token", pa.int32(), True),  # the expected token there
+        ("token_text", pa.string(), True),
+        ("candidate_top", pa.int32(), True),
+        ("candidate_text", pa.string(), True),
+        ("reference_p", pa.float64(), True),  # P(expected token)
+        ("candidate_p", pa.float64(), True),  # Q(expected token)
+        ("candidate_p1", pa.float64(), True),  # Q(argmax Q)
+        ("text", pa.string(), True),  # the expected answer; null where the dictionary is not known
+    ],
+)
+"""One row an expected answer of the protocol: would the arm have written it to the letter, and where not."""
+
 PAIRS = _schema(
     "drift.pairs/1",
     [

@@ -163,7 +163,8 @@ class Window(Part):
 
 
 class Range(Part):
-    """A labelled span of scored positions of one window."""
+    """A labelled span of one window. It starts and ends with scored positions; what is not scored between them (the
+    user's and the tools' turns of a conversation, for instance) is not in its figures."""
 
     name: Name
     window: Name
@@ -171,6 +172,21 @@ class Range(Part):
     start: Annotated[int, Field(alias="from", ge=1)]
     end: Annotated[int, Field(alias="to", ge=2)]
     label: str = ""
+
+
+class Answer(Part):
+    """The expected answer of a task: a span of scored positions whose own tokens are what should be written.
+
+    An arm is *exact* on it when its best token is the text's own at every one of them: decoded greedily from the same
+    history it would write this answer to the letter.
+    """
+
+    name: Name
+    window: Name
+    start: Annotated[int, Field(alias="from", ge=1)]
+    end: Annotated[int, Field(alias="to", ge=2)]
+    form: Literal["call", "json", "text"] = "text"
+    """``call``: tool calls, each of them fits a schema among the stream's tools; ``json``: one JSON value."""
 
 
 class Outlier(Part):
@@ -189,6 +205,8 @@ class Settings(Part):
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Only where the thread count is the variable; otherwise the machine's ``drift.toml`` decides."""
     path_shape: PathShape | None = None
+    adapter_scale: Annotated[float, Field(gt=0, le=64)] | None = None
+    """The engine loads the adapter that ``drift.toml`` names for the arm and applies it at this scale; absent: none."""
 
 
 class Arm(Part):
@@ -264,6 +282,7 @@ class Protocol(Part):
     panels: tuple[Panel, ...]
     windows: tuple[Window, ...]
     ranges: tuple[Range, ...]
+    answers: tuple[Answer, ...] = ()
     outliers: tuple[Outlier, ...] = ()
     arms: tuple[Arm, ...]
     floors: tuple[Floor, ...] = ()
