@@ -217,6 +217,8 @@ ANSWERS = _schema(
         ("candidate_p", pa.float64(), True),  # Q(expected token)
         ("candidate_p1", pa.float64(), True),  # Q(argmax Q)
         ("text", pa.string(), True),  # the expected answer; null where the dictionary is not known
+        ("wrong_from", pa.int32(), True),  # the expected token there is text[wrong_from:wrong_to], in characters
+        ("wrong_to", pa.int32(), True),  # both null where nothing is wrong or the text is not known
     ],
 )
 """One row an expected answer of the protocol: would the arm have written it to the letter, and where not."""
