@@ -2,7 +2,9 @@
 
 Every matrix is dequantised to float32 and written in the wanted type. Embeddings (which are the output matrix too in
 models that tie them) stay at Q8_0 in the 4 and 5 bit variants, as llama.cpp's own mixes keep them at 6 bits or more.
-Vectors (norms) stay float32.
+Vectors (norms) stay float32. MXFP4 is the microscaling format of the Open Compute Project (version 1.0): blocks of 32
+values of 4 bits (one of sign, two of exponent, one of fraction) that share a power of two. llama.cpp knows it as the
+format of some models' experts; here every matrix has it.
 
 ``ablation`` is directional ablation (Arditi et al. 2024, "Refusal in Language Models Is Mediated by a Single
 Direction", section 4.1): W' = W - d (d^T W) for the matrices of every layer that write to the residual stream. There
@@ -28,7 +30,7 @@ from drift_runs.weights.gguf_file import open_reader
 MAKE_VERSION = 2
 """Raised when a variant's bytes would change; part of the cached file's name."""
 
-WEIGHT_TYPES = ("f16", "bf16", "q8_0", "q5_0", "q5_1", "q4_0", "q4_1")
+WEIGHT_TYPES = ("f16", "bf16", "q8_0", "q5_0", "q5_1", "q4_0", "q4_1", "mxfp4")
 
 REFUSAL_WORDS = (" sorry", " cannot", " unable", " unfortunately", " refuse", " impossible")
 CONSENT_WORDS = (" sure", " certainly", " yes", " absolutely", " gladly", " here")
@@ -112,6 +114,7 @@ _FILE_TYPES = {
     "q5_1": "MOSTLY_Q5_1",
     "q4_0": "MOSTLY_Q4_0",
     "q4_1": "MOSTLY_Q4_1",
+    "mxfp4": "MOSTLY_MXFP4_MOE",
 }
 
 
@@ -126,7 +129,7 @@ def _type_for(name: str, dimensions: int, weights: str):
     kind = gguf.GGMLQuantizationType
     if dimensions < 2:
         return kind.F32
-    if name in ("token_embd.weight", "output.weight") and weights[:2] in ("q4", "q5"):
+    if name in ("token_embd.weight", "output.weight") and weights.startswith(("q4", "q5", "mxfp4")):
         return kind.Q8_0
     return kind[weights.upper()]
 
