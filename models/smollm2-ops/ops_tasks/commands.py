@@ -447,6 +447,11 @@ def _condition(v: Values, t: _Table) -> tuple[str, str, str]:
     return f"{column} is {word} {said}", f"{column} {sign} {value}", column
 
 
+def _compared(where: str) -> str:
+    """The value that a condition compares with, as it is said."""
+    return where.split()[-1].strip("'")
+
+
 def sql_where(v: Values) -> Task:
     t = _Table(v)
     columns, (said, where, _) = t.some(v.integer(1, 3)), _condition(v, t)
@@ -457,7 +462,7 @@ def sql_where(v: Values) -> Task:
         f"For rows where {said}, list {_listed(columns)}.",
     )
     answer = f"SELECT {', '.join(columns)} FROM {t.name} WHERE {where};"
-    return _sql(v, "sql_where", t.line, options, answer, t.name, *columns, where.split()[-1].strip("'"))
+    return _sql(v, "sql_where", t.line, options, answer, t.name, *columns, _compared(where))
 
 
 def sql_where_two(v: Values) -> Task:
@@ -472,7 +477,7 @@ def sql_where_two(v: Values) -> Task:
         f"Select {_listed(columns)} if {said} {word} {also}.",
     )
     answer = f"SELECT {', '.join(columns)} FROM {t.name} WHERE {where} {word.upper()} {second};"
-    return _sql(v, "sql_where_two", t.line, options, answer, t.name, *columns)
+    return _sql(v, "sql_where_two", t.line, options, answer, t.name, *columns, _compared(where), _compared(second))
 
 
 def sql_top(v: Values) -> Task:
@@ -509,7 +514,7 @@ def sql_count(v: Values) -> Task:
         f"Number of {t.name} rows where {said}?",
         f"Count where {said}.",
     )
-    return _sql(v, "sql_count", t.line, options, f"SELECT COUNT(*) FROM {t.name} WHERE {where};", t.name, where)
+    return _sql(v, "sql_count", t.line, options, f"SELECT COUNT(*) FROM {t.name} WHERE {where};", t.name, _compared(where))
 
 
 def sql_group(v: Values) -> Task:
@@ -568,7 +573,7 @@ def sql_update(v: Values) -> Task:
         t.name,
         column,
         said,
-        where,
+        _compared(where),
     )
 
 
@@ -596,7 +601,7 @@ def sql_delete(v: Values) -> Task:
         f"Drop rows where {said}.",
         f"Get rid of all rows where {said}.",
     )
-    return _sql(v, "sql_delete", t.line, options, f"DELETE FROM {t.name} WHERE {where};", t.name, where)
+    return _sql(v, "sql_delete", t.line, options, f"DELETE FROM {t.name} WHERE {where};", t.name, _compared(where))
 
 
 def _two(v: Values) -> tuple[str, str, str, list[str], str]:
@@ -873,7 +878,7 @@ def docker_image(v: Values) -> Task:
         f"{engine}: {verb} version {version} of {image}.",
         f"{verb} image {image}, tag {version} ({engine}).",
     )
-    return _container(v, "docker_image", options, f"{engine} {verb} {full}", full)
+    return _container(v, "docker_image", options, f"{engine} {verb} {full}", image, version)
 
 
 def compose_service(v: Values) -> Task:

@@ -936,9 +936,8 @@ def c_table_lines(v: Values) -> Task:
         )
     )
     lines = [made.format(*row) for row in rows]
-    return simple(
-        "literal-copy", "c_table_lines", _wrap(v, words, _table(v, shown)), "\n".join(lines), literals=tuple(lines)
-    )
+    literals = tuple(value for row in rows for value in row)
+    return simple("literal-copy", "c_table_lines", _wrap(v, words, _table(v, shown)), "\n".join(lines), literals=literals)
 
 
 def c_dhcp_block(v: Values) -> Task:
@@ -989,7 +988,8 @@ def c_hosts_lines(v: Values) -> Task:
         )
     )
     lines = [f"{address} {name}" for name, address in rows]
-    return simple("literal-copy", "c_hosts_lines", _wrap(v, words, text), "\n".join(lines), literals=tuple(lines))
+    literals = tuple(value for row in rows for value in row)
+    return simple("literal-copy", "c_hosts_lines", _wrap(v, words, text), "\n".join(lines), literals=literals)
 
 
 TRAIN: tuple[Callable[[Values], Task], ...] = (
