@@ -1,0 +1,58 @@
+"""Whether an expected answer has the form that it is declared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from drift_runs.generate.tools import Malformed, NoCall, misfit, parse_calls, strict_json
+from drift_runs.protocol.model import Answer, Stream
+
+TURN_START = "<|im_start|>"
+TURN_END = "<|im_end|>"
+
+
+def form_problem(form: str, text: str, tools: Iterable[Mapping[str, Any]]) -> str:
+    """Why ``text`` is no answer of ``form``; empty when it is one.
+
+    ``text``: the answer up to its end of turn. ``call``: calls alone, each in lines of its own, every one of which fits
+    a schema among ``tools``. ``json``: one JSON value. ``text``: anything.
+    """
+    if form == "json":
+        try:
+            strict_json(text)
+        except ValueError as error:
+            return f"no JSON: {error}"
+    if form != "call":
+        return ""
+    parsed = parse_calls(text)
+    if isinstance(parsed, NoCall):
+        return "no tool call"
+    if isinstance(parsed, Malformed):
+        return f"malformed at character {parsed.start}: {parsed.why}"
+    tools = tuple(tools)
+    place = 0
+    for number, call in enumerate(parsed.calls, 1):
+        if text[place : call.start] != ("\n" if place else ""):
+            return f"text beside the calls, before call {number}"
+        if reason := misfit(call, tools):
+            return f"call {number} fits no schema: {reason}"
+        place = call.end
+    return "text behind the last call" if place != len(text) else ""
+
+
+def answer_text(stream: Stream, answer: Answer) -> str | None:
+    """The text of an answer that is a whole turn of the assistant in ChatML, its end token left out.
+
+    None where it cannot be told: a stream has its ids and its text and no dictionary, so the turn is found by counting
+    end tokens, of which the text must show as many.
+    """
+    if answer.end > len(stream.tokens):
+        return None
+    end_token = stream.tokens[answer.end - 1]
+    pieces = stream.text.split(TURN_END)
+    if stream.tokens.count(end_token) != len(pieces) - 1:
+        return None
+    turn = pieces[stream.tokens[: answer.end].count(end_token) - 1].rpartition(TURN_START)[2]
+    head, newline, text = turn.partition("\n")
+    return text if head == "assistant" and newline else None

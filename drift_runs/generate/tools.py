@@ -1,0 +1,171 @@
+"""Tool calls in a text: found, parsed and held against the schemas of their tools. Nothing of a text is evaluated.
+
+A call is ``<tool_call>``, a JSON object with ``name`` and ``arguments``, ``</tool_call>``; white space around the
+object is free. JSON is read strictly: no NaN or infinity, no key twice, no text that has no UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+OPEN = "<tool_call>"
+CLOSE = "</tool_call>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call and where it stands: half-open offsets in characters of the text, both tags included."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoCall:
+    """The text holds neither tag."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Malformed:
+    """A tag is there and what it opens or closes is no call."""
+
+    why: str
+    start: int
+    """Offset in characters of the tag that is at fault."""
+    before: tuple[Call, ...]
+    """The sound calls before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WellFormed:
+    """One call or more, and no tag besides theirs. Whether they fit a schema is another question: see ``misfit``."""
+
+    calls: tuple[Call, ...]
+
+
+def parse_calls(text: str) -> NoCall | Malformed | WellFormed:
+    """Every call of a text, in order. A tag inside a JSON string is part of the string."""
+    calls: list[Call] = []
+    place = 0
+    while True:
+        start = text.find(OPEN, place)
+        stray = text.find(CLOSE, place, start if start >= 0 else len(text))
+        if stray >= 0:
+            return Malformed(why=f"{CLOSE} without {OPEN}", start=stray, before=tuple(calls))
+        if start < 0:
+            return WellFormed(calls=tuple(calls)) if calls else NoCall()
+        found = _call_at(text, start)
+        if isinstance(found, str):
+            return Malformed(why=found, start=start, before=tuple(calls))
+        calls.append(found)
+        place = found.end
+
+
+def _call_at(text: str, start: int) -> Call | str:
+    """The call whose opening tag stands at ``start``, or why there is none."""
+    body = start + len(OPEN)
+    while text[body : body + 1] in tuple(" \t\r\n"):
+        body += 1
+    try:
+        value, end = _DECODER.raw_decode(text, body)
+        _refuse_lone_surrogates(text[body:end], value)
+    except (ValueError, RecursionError) as error:
+        return f"no JSON: {_reason(error)}"
+    while text[end : end + 1] in tuple(" \t\r\n"):
+        end += 1
+    if not text.startswith(CLOSE, end):
+        return f"no {CLOSE} behind the object"
+    if not isinstance(value, dict) or set(value) != {"name", "arguments"}:
+        return "no object of name and arguments alone"
+    if not isinstance(value["name"], str) or not isinstance(value["arguments"], dict):
+        return "name is no text or arguments are no object"
+    return Call(name=value["name"], arguments=value["arguments"], start=start, end=end + len(CLOSE))
+
+
+def strict_json(text: str) -> Any:
+    """The one JSON value that ``text`` is.
+
+    Raises ``ValueError`` for anything else: text behind the value, NaN or infinity, a key twice, nesting too deep.
+    """
+    try:
+        value = _DECODER.decode(text)
+        _refuse_lone_surrogates(text, value)
+    except RecursionError as error:
+        raise ValueError(_reason(error)) from None
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
+    return found
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:20]} is beyond the numbers that there are")
+    return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
+
+
+def _refuse_lone_surrogates(text: str, value: Any) -> None:
+    """An escaped half of a character is JSON and yet no text: it could be neither stored nor shown."""
+    if "\\ud" in text or "\\uD" in text:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+
+
+def _reason(error: Exception) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def misfit(call: Call, tools: Iterable[Mapping[str, Any]]) -> str:
+    """Why a call fits no schema among ``tools``; empty when it does.
+
+    A tool is ``{"function": {"name": ..., "parameters": ...}}``. Several of one name may stand side by side; one that
+    fits is enough. ``parameters`` is JSON Schema, Draft 2020-12; a reference that leads out of the schema is not
+    followed and fits nothing.
+    """
+    functions = [tool["function"] for tool in tools if isinstance(tool.get("function"), Mapping)]
+    named = [function for function in functions if function.get("name") == call.name]
+    if not named:
+        known = ", ".join(sorted({str(function.get("name")) for function in functions}))
+        return f"no tool {call.name!r} among {known or 'none'}"
+    reasons = [_unfit(call.arguments, function.get("parameters", {})) for function in named]
+    return "" if "" in reasons else reasons[0]
+
+
+def _unfit(arguments: Mapping[str, Any], schema: Any) -> str:
+    # Loaded here: most of what reads calls off a text asks for no schema.
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    try:
+        Draft202012Validator.check_schema(schema)
+        # A registry of its own: the default one would fetch what a reference names.
+        validator = Draft202012Validator(schema, registry=Registry())
+        first = min(validator.iter_errors(dict(arguments)), key=lambda error: list(map(str, error.path)), default=None)
+    except SchemaError as error:
+        return f"the tool's parameters are no JSON Schema: {error.message}"
+    except (Unresolvable, RecursionError):
+        return "the tool's parameters refer to what they do not hold"
+    if first is None:
+        return ""
+    place = ".".join(map(str, first.path))
+    return f"argument {place}: {first.message}" if place else first.message
