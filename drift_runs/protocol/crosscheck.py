@@ -1,4 +1,4 @@
-"""What one key of a protocol demands of another: names, spans, ranges, streams, floors."""
+"""What one key of a protocol demands of another: names, spans, ranges, answers, streams, floors."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def cross_check(problems: Problems, protocol: Protocol, streams: Mapping[str, St
     _settings(problems, protocol)
     _panels_and_spans(problems, protocol, streams)
     _ranges(problems, protocol)
+    _answers(problems, protocol)
     _outliers(problems, protocol)
     _arms_and_floors(problems, protocol)
 
@@ -28,7 +29,7 @@ def cross_check(problems: Problems, protocol: Protocol, streams: Mapping[str, St
 def _names(problems: Problems, protocol: Protocol) -> None:
     if not protocol.windows:
         problems.add(("windows",), "no window is declared", expected="at least one [[windows]]")
-    for table in ("panels", "windows", "ranges", "arms", "floors"):
+    for table in ("panels", "windows", "ranges", "answers", "arms", "floors"):
         unique(problems, table, [item.name for item in getattr(protocol, table)])
     arms = {arm.name for arm in protocol.arms}
     for index, floor in enumerate(protocol.floors):
@@ -189,13 +190,15 @@ def _ranges(problems: Problems, protocol: Protocol) -> None:
         if item.end <= item.start:
             problems.add(loc, f"the range [{item.start}, {item.end}) is empty", expected="from below to")
             continue
-        if not covered(item.start, item.end, window.scored):
-            spans = ", ".join(f"[{start}, {end})" for start, end in window.scored[:6])
-            problems.add(
-                loc,
-                f"[{item.start}, {item.end}) is not inside the scored spans of window {shown(window.name)}",
-                expected=f"a range inside {spans or 'a scored span'}",
-            )
+        # What lies between may be unscored: the user's turns of a conversation, for instance.
+        for key, position in (("from", item.start), ("to", item.end - 1)):
+            if not covered(position, position + 1, window.scored):
+                problems.add(
+                    (*loc, key),
+                    f"position {position}, the {'first' if key == 'from' else 'last'} of [{item.start}, {item.end}), "
+                    f"is not scored in window {shown(window.name)}",
+                    expected=f"an edge of {_scored_spans(window)}",
+                )
         for start, end, name in taken.setdefault(item.window, []):
             if item.start < end and start < item.end:
                 problems.add(
@@ -205,6 +208,50 @@ def _ranges(problems: Problems, protocol: Protocol) -> None:
                 )
                 break
         taken[item.window].append((item.start, item.end, item.name))
+
+
+def _answers(problems: Problems, protocol: Protocol) -> None:
+    windows = {window.name: window for window in reversed(protocol.windows)}
+    taken: dict[str, list[tuple[int, int, str]]] = {}
+    for index, item in enumerate(protocol.answers):
+        loc: Loc = ("answers", index)
+        here = f"[{item.start}, {item.end})"
+        window = windows.get(item.window)
+        if window is None:
+            problems.unknown((*loc, "window"), "window", item.window, windows)
+            continue
+        if item.end <= item.start:
+            problems.add(loc, f"the answer {here} is empty", expected="from below to")
+            continue
+        if not covered(item.start, item.end, window.scored):
+            problems.add(
+                loc,
+                f"{here} is not scored throughout in window {shown(window.name)}",
+                expected=f"a span inside {_scored_spans(window)}",
+            )
+        for start, end, name in taken.setdefault(item.window, []):
+            if item.start < end and start < item.end:
+                problems.add(
+                    loc,
+                    f"{here} overlaps [{start}, {end}) of answer {shown(name)}",
+                    expected="answers of a window that do not overlap",
+                )
+                break
+        taken[item.window].append((item.start, item.end, item.name))
+        for span in protocol.ranges:
+            outside = item.end <= span.start or span.end <= item.start
+            if span.window == item.window and not outside and (item.start < span.start or span.end < item.end):
+                problems.add(
+                    loc,
+                    f"{here} crosses an edge of [{span.start}, {span.end}), range {shown(span.name)}",
+                    expected="an answer inside one range or outside all",
+                )
+
+
+def _scored_spans(window: Window) -> str:
+    spans = ", ".join(f"[{start}, {end})" for start, end in window.scored[:6])
+    more = f" and {len(window.scored) - 6} more" if len(window.scored) > 6 else ""
+    return f"{spans}{more}" if spans else "a scored span"
 
 
 def covered(start: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:
@@ -273,6 +320,13 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
                     expected="no settings, or kind 'geometry'",
                 )
             continue
+        if "adapter_scale" in changed:
+            problems.add(
+                (*loc, "settings", "adapter_scale"),
+                "the same weights with the adapter at another scale are another model",
+                expected="no such key: a floor is an arm against itself",
+                todo="declare an arm of its own for it",
+            )
         before = _effective(arm.settings, protocol.capture)
         after = before | {key: getattr(floor.settings, key) for key in changed}
         if all(before[key] == after[key] for key in GEOMETRY_KEYS):

@@ -54,6 +54,10 @@ def test_comments_and_layout_do_not_change_the_digest(tmp_path):
     assert load_protocol(path).protocol_sha256 == before
 
 
+def answer(start: int = 2, end: int = 6, *, name: str = "a", window: str = "alpha-1", form: str = "text") -> dict:
+    return {"name": name, "window": window, "from": start, "to": end, "form": form}
+
+
 CASES = {
     "unknown key": (
         {"capture.top_kk": 5},
@@ -185,13 +189,49 @@ CASES = {
         {"ranges[1].from": 12, "windows[0].scored": [[1, 24]]},
         r"ranges\[1\] 'alpha-code': \[12, 24\) overlaps \[1, 13\) of range 'alpha-prose'",
     ),
-    "range in a gap": (
+    "range that ends in a gap": (
         {"ranges[0].to": 14},
-        r"ranges\[0\] 'alpha-prose': \[1, 14\) is not inside the scored spans of window 'alpha-1'; .*\[1, 13\)",
+        r"ranges\[0\]\.to of 'alpha-prose': position 13, the last of \[1, 14\), is not scored in window 'alpha-1'; "
+        r"expected an edge of \[1, 13\), \[15, 24\)",
+    ),
+    "range that begins in a gap": (
+        {"ranges[1].from": 14},
+        r"ranges\[1\]\.from of 'alpha-code': position 14, the first of \[14, 24\), is not scored in window 'alpha-1'",
     ),
     "range beyond the stream": (
         {"ranges[4].to": 900},
-        r"ranges\[4\] 'odd-copy': \[5, 900\) is not inside the scored spans",
+        r"ranges\[4\]\.to of 'odd-copy': position 899, the last of \[5, 900\), is not scored",
+    ),
+    "unknown window of an answer": (
+        {"answers": [answer(window="alpha1")]},
+        r"answers\[0\]\.window of 'a': unknown window 'alpha1'; .*did you mean 'alpha-1'\?",
+    ),
+    "unknown form of an answer": (
+        {"answers": [answer(form="cal")]},
+        r"answers\[0\]\.form of 'a': 'cal' is not allowed; .*did you mean 'call'\?",
+    ),
+    "unknown key of an answer": (
+        {"answers": [answer() | {"kind": "json"}]},
+        r"answers\[0\]\.kind of 'a': unknown key 'kind'",
+    ),
+    "empty answer": ({"answers": [answer(5, 5)]}, r"answers\[0\] 'a': the answer \[5, 5\) is empty"),
+    "answer from 0": ({"answers": [answer(0, 5)]}, r"answers\[0\]\.from of 'a': 0 is out of bounds"),
+    "answer over a gap": (
+        {"answers": [answer(10, 18)], "ranges[0].to": 10, "ranges[1].from": 18},
+        r"answers\[0\] 'a': \[10, 18\) is not scored throughout in window 'alpha-1'; "
+        r"expected a span inside \[1, 13\), \[15, 24\)",
+    ),
+    "overlapping answers": (
+        {"answers": [answer(2, 6), answer(5, 8, name="b")]},
+        r"answers\[1\] 'b': \[5, 8\) overlaps \[2, 6\) of answer 'a'",
+    ),
+    "answers of one name": (
+        {"answers": [answer(2, 6), answer(6, 8, name="A")]},
+        r"answers\[1\]\.name of 'A': duplicate name 'A', first used by answers\[0\]",
+    ),
+    "answer over the edge of a range": (
+        {"answers": [answer(3, 8)], "ranges[0].to": 6},
+        r"answers\[0\] 'a': \[3, 8\) crosses an edge of \[1, 6\), range 'alpha-prose'",
     ),
     "empty range": ({"ranges[4].to": 5}, r"ranges\[4\] 'odd-copy': the range \[5, 5\) is empty"),
     "span from 0": ({"windows[0].scored[0][0]": 0}, r"windows\[0\]\.scored\[0\]\[0\] of 'alpha-1': a span begins at 0"),
@@ -302,6 +342,19 @@ OTHERS = {"ids beyond the dictionary": 1}
 def test_a_refusal_names_its_key(tmp_path, case):
     changes, message = CASES[case]
     assert re.match(message, refused(tmp_path, changes, also=OTHERS.get(case, 0)))
+
+
+def test_a_range_may_hold_what_is_not_scored(tmp_path):
+    path = copy_tiny(tmp_path, {"ranges[0].to": 24, "ranges[1]": DELETE})
+    assert (load_protocol(path).protocol.ranges[0].start, load_protocol(path).protocol.ranges[0].end) == (1, 24)
+
+
+def test_answers_stand_inside_a_range_or_outside_all(tmp_path):
+    inside = {"answers": [answer(1, 7), answer(7, 13, name="b")]}
+    assert len(load_protocol(copy_tiny(tmp_path, inside)).protocol.answers) == 2
+    outside = {"answers": [answer(6, 13)], "ranges[0].to": 6}
+    path = copy_tiny(tmp_path / "other", outside)
+    assert [(one.start, one.end) for one in load_protocol(path).protocol.answers] == [(6, 13)]
 
 
 def test_a_duplicate_window_is_refused(tmp_path):
