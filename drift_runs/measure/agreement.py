@@ -1,4 +1,8 @@
-"""Do the figures put the arms in the same order? Kendall's tau-b, table ``AGREEMENT``. METRICS, Summaries."""
+"""Do the figures put the arms in the same order? Kendall's tau-b, table ``AGREEMENT``. METRICS, Summaries.
+
+An order goes from the arm nearest to its reference to the one farthest from it. Every figure but one is larger the
+farther an arm is; of exact answers more are better, so their order is turned round before it is compared.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,12 @@ _OTHERS = (
     ("flip", "rate"),
     ("flip.strict", "rate"),
     ("strong_overturn", "count"),
+    ("answer.exact", "rate"),
     ("dnll", "mean"),
     ("dentropy.full", "mean"),
     ("dentropy.topk", "mean"),
 )
+_LARGER_IS_NEARER = frozenset([("answer.exact", "rate")])
 
 
 class Order(NamedTuple):
@@ -70,9 +76,10 @@ def agreement_table(figures: Mapping[str, pa.Table]) -> pa.Table:
     """Table ``AGREEMENT``: every two figures of those below, over all positions, with and without outliers.
 
     ``figures``: arm -> table ``FIGURES``. The figures are the mean, p95 and worst range of the headline (a divergence
-    that has quantiles), flip rates, strong overturns, and the means of ``dnll`` and of the entropy's difference. An
-    arm whose value is withheld or absent in either figure is left out of that row and counted in its reason; fewer
-    than three arms have no order to speak of.
+    that has quantiles), flip rates, strong overturns, exact answers, and the means of ``dnll`` and of the entropy's
+    difference. The rate of exact answers falls where the others rise: its order is turned round, so that a tau of 1
+    says of it too that both figures put the same arm first. An arm whose value is withheld or absent in either figure
+    is left out of that row and counted in its reason; fewer than three arms have no order to speak of.
     """
     by_choice = {choice: _values(figures, choice) for choice in (WITH, WITHOUT)}
     rows = [row for choice, values in by_choice.items() for row in _rows(values, len(figures), choice)]
@@ -95,7 +102,7 @@ def _values(figures: Mapping[str, pa.Table], choice: str) -> dict[str, dict[str,
                 continue
             values = found.setdefault((spec, statistic), {})
             if row["state"] != WITHHELD and row["value"] is not None and math.isfinite(row["value"]):
-                values[arm] = row["value"]
+                values[arm] = -row["value"] if (spec, statistic) in _LARGER_IS_NEARER else row["value"]
     return {"/".join(key): found[key] for key in sorted(found, key=_place)}
 
 

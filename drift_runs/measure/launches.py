@@ -20,15 +20,17 @@ Key = tuple[str, str, str, str, str]
 
 KEY = ("scope_kind", "scope", "outliers", "spec", "statistic")
 SCOPE_KINDS = ("all", "panel")
+_RATES = (("flip", "rate"), ("answer.exact", "rate"))
 
 
 def launch_figures(by_launch: Sequence[pa.Table], *, arm: str) -> list[Figure]:
     """Figures over launches, from the table ``FIGURES`` of each; none for fewer than two launches.
 
-    For the mean and the quantiles of every divergence and for the flip rate, over all positions and each panel, under
-    every choice of outliers: statistics ``<statistic>.launches_mean``, ``.launches_min``, ``.launches_max`` and
-    ``.launches_difference`` (largest minus smallest). ``n`` counts the positions of one launch, the fewest where they
-    differ; ``reason`` says how many launches there were. Withheld where one of the launches has no value.
+    For the mean and the quantiles of every divergence, the flip rate and the rate of exact answers, over all positions
+    and each panel, under every choice of outliers: statistics ``<statistic>.launches_mean``, ``.launches_min``,
+    ``.launches_max`` and ``.launches_difference`` (largest minus smallest). ``n`` counts the positions (or answers) of
+    one launch, the fewest where they differ; ``reason`` says how many launches there were. Withheld where one of the
+    launches has no value.
     """
     if len(by_launch) < 2:
         return []
@@ -49,7 +51,7 @@ def _rows(table: pa.Table) -> dict[Key, dict]:
 def _given(spec: str, statistic: str) -> bool:
     if is_divergence(spec):
         return statistic == "mean" or statistic in QUANTILES
-    return (spec, statistic) == ("flip", "rate")
+    return (spec, statistic) in _RATES
 
 
 def _figures(key: Key, launches: list[dict | None], arm: str) -> list[Figure]:

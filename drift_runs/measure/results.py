@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from drift_runs import schema
 from drift_runs.measure.agreement import agreement_table
+from drift_runs.measure.answer_figures import answer_figures
+from drift_runs.measure.answers import answers_table
 from drift_runs.measure.context_pairs import context_pairs
 from drift_runs.measure.determinism import DeterminismSummary, determinism_table, summarise_determinism
 from drift_runs.measure.figures import figures_table
@@ -40,6 +42,8 @@ class ArmResult:
     """Schema ``DETERMINISM``."""
     listed: pa.Table
     """Schema ``LISTED``."""
+    answers: pa.Table
+    """Schema ``ANSWERS``; no row where the protocol expects no answers in these windows."""
 
     @property
     def agreement(self) -> DeterminismSummary:
@@ -70,6 +74,7 @@ class Results:
         self._comparisons: dict[str, pa.Table] = {}
         self._contexts: dict[str, pa.Table] = {}
         self._figures: dict[str, pa.Table] = {}
+        self._answers: dict[str, pa.Table] = {}
 
     def floors_of(self, reference: str) -> Mapping[str, pa.Table]:
         """Comparisons of the floors of that arm so far, by name."""
@@ -111,6 +116,12 @@ class Results:
             figures = summarise(comparison, self.protocol, arm=arm, floors=own, borrowed=others)
         else:
             figures = summarise_shards([comparison], self.protocol, arm=arm)
+        answers = answers_table(comparison, self.protocol, arm=arm, texts=self.texts)
+        if answers.num_rows:
+            found = answer_figures(
+                answers, self.protocol, floors=self._answers_of(own), borrowed=self._answers_of(others)
+            )
+            figures = pa.concat_tables([figures, figures_table(found)])
         if kind in ("candidate", "follow-up") and arm in self._launches:
             launches = launch_figures([figures, *self._launches[arm]], arm=arm)
             figures = pa.concat_tables([figures, figures_table(launches)])
@@ -118,6 +129,7 @@ class Results:
             figures=figures,
             determinism=determinism_table(comparison, arm=arm, against=against, window_hashes=window_hashes),
             listed=listed_rows(comparison, self.protocol, arm=arm, texts=self.texts),
+            answers=answers,
         )
         self.keep(comparison, figures, arm=arm, kind=kind, against=against, of=of, ranked=ranked)
         return result
@@ -164,6 +176,13 @@ class Results:
             agreement=agreement_table(self._figures),
             proposals=proposals_table(self.floors_of(self.protocol.reference.name), self.protocol),
         )
+
+    def _answers_of(self, floors: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Answers of floors, made when the first arm is set beside them."""
+        for name, comparison in floors.items():
+            if name not in self._answers:
+                self._answers[name] = answers_table(comparison, self.protocol, arm=name)
+        return {name: self._answers[name] for name in floors}
 
     def _borrowed(self, against: str) -> dict[str, pa.Table]:
         references = {arm.name for arm in self.protocol.arms if arm.role == "reference"} - {against}

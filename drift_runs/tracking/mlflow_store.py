@@ -143,11 +143,13 @@ class Tracker:
         rows: Mapping[str, Path],
         determinism: pa.Table | None = None,
         listed: pa.Table | None = None,
+        answers: pa.Table | None = None,
     ) -> None:
         """Store what a comparison found: files first, then all metrics in one batch.
 
         ``figures`` has the schema ``FIGURES``, ``determinism`` the schema ``DETERMINISM``, ``listed`` the schema
-        ``LISTED``; ``rows`` maps a window to its comparison's Parquet file.
+        ``LISTED``, ``answers`` the schema ``ANSWERS`` (without a row it is not stored); ``rows`` maps a window to its
+        comparison's Parquet file.
         """
         files: dict[str, bytes | Path] = {artifacts.FIGURES_FILE: artifacts.parquet_bytes(figures, schema.FIGURES)}
         chosen = names.select(figures)
@@ -155,6 +157,8 @@ class Tracker:
             files[artifacts.DETERMINISM_FILE] = artifacts.parquet_bytes(determinism, schema.DETERMINISM)
         if listed is not None:
             files[artifacts.LISTED_FILE] = artifacts.parquet_bytes(listed, schema.LISTED)
+        if answers is not None and answers.num_rows:
+            files[artifacts.ANSWERS_FILE] = artifacts.parquet_bytes(answers, schema.ANSWERS)
         for window, path in rows.items():
             files[artifacts.rows_file(window)] = Path(path)
         names_text = json.dumps(chosen.display, ensure_ascii=False, sort_keys=True, indent=0)

@@ -199,7 +199,8 @@ def _points(row: Mapping[str, Any]) -> list[SeriesPoint]:
 
 
 def _display(row: Mapping[str, Any]) -> str:
-    where = "all positions" if row["scope_kind"] == "all" else f"{row['scope_kind']} {row['scope']}"
+    unit = "answers" if row["spec"].startswith("answer.") else "positions"
+    where = f"all {unit}" if row["scope_kind"] == "all" else f"{row['scope_kind']} {row['scope']}"
     view = {"with": "", "without": ", without outliers", "only": ", outliers only"}[row["outliers"]]
     return f"{row['spec']} {row['statistic']}, {where}{view}"
 

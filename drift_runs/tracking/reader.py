@@ -89,6 +89,11 @@ def load_listed(uri: str, run_id: str) -> pa.Table:
     return _table_or_empty(uri, run_id, artifacts.LISTED_FILE, schema.LISTED)
 
 
+def load_answers(uri: str, run_id: str) -> pa.Table:
+    """The protocol's expected answers in a comparison (schema ``ANSWERS``); empty when the run has none."""
+    return _table_or_empty(uri, run_id, artifacts.ANSWERS_FILE, schema.ANSWERS)
+
+
 def load_pairs(uri: str, run_id: str) -> pa.Table:
     """A campaign's candidates against each other (schema ``PAIRS``); empty when there is none."""
     return _table_or_empty(uri, run_id, artifacts.PAIRS_FILE, schema.PAIRS)

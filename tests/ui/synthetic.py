@@ -332,7 +332,7 @@ def build_store(
             paths[window].parent.mkdir(parents=True, exist_ok=True)
             mask = pa.compute.equal(table["window"].cast(pa.string()), window)
             pq.write_table(table.filter(mask), paths[window])
-        tracker.log_figures(run_id, figures[name], paths, result.determinism, result.listed)
+        tracker.log_figures(run_id, figures[name], paths, result.determinism, result.listed, result.answers)
         if name != unfinished_arm:
             tracker.complete(run_id)
     across = results.across()
