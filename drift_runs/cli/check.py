@@ -9,9 +9,11 @@ from collections import Counter
 from typing import Any
 
 from drift_runs.errors import ProtocolError, one_line
+from drift_runs.generate.answer_forms import form_report
 from drift_runs.protocol.amend import superseded_lock
 from drift_runs.protocol.load import LoadedProtocol, find_protocol, load_followups, load_protocol
-from drift_runs.protocol.model import Arm, Window
+from drift_runs.protocol.model import Answer, Arm, Protocol, Range, Window
+from drift_runs.protocol.problems import raise_first
 
 HELP = "Check a protocol, its streams and its lock, and say what it holds. All errors are shown, not only the first."
 EXAMPLE = """
@@ -34,12 +36,20 @@ def run(args: argparse.Namespace) -> int:
         loaded = load_protocol(find_protocol(args.protocol))
         superseded_lock(loaded)
         followups = load_followups(args.followups, loaded) if args.followups else ()
+        forms = form_report(loaded)
+        if forms.errors:
+            raise_first(forms.errors)
     except ProtocolError as error:
         if args.debug:
             raise
         _print_errors([error, *error.others], args.json)
         return error.exit_code
     summary = summarise(loaded, followups)
+    if forms.unknown:
+        summary["notes"].append(
+            f"the form of {len(forms.unknown)} answers could not be checked, because they are no whole turn of the "
+            f"assistant in ChatML: {', '.join(forms.unknown[:6])}"
+        )
     print(json.dumps(summary, indent=2, ensure_ascii=False) if args.json else _text(summary))
     for note in summary["notes"]:
         print(f"drift: note: {note}", file=sys.stderr)
@@ -79,8 +89,9 @@ def summarise(loaded: LoadedProtocol, followups: tuple[Arm, ...] = ()) -> dict[s
     kinds: Counter[str] = Counter()
     ranges: Counter[str] = Counter()
     for item in protocol.ranges:
-        kinds[item.kind] += item.end - item.start
+        kinds[item.kind] += scored_in_range(protocol, item)
         ranges[item.kind] += 1
+    answers = Counter(_kind_of(protocol, answer) for answer in protocol.answers)
     scored = sum(map(scored_positions, protocol.windows))
     return {
         "valid": True,
@@ -91,13 +102,18 @@ def summarise(loaded: LoadedProtocol, followups: tuple[Arm, ...] = ()) -> dict[s
         "draft": loaded.draft,
         "frozen_at": loaded.lock.frozen_at if loaded.lock else None,
         "panels": panels,
-        "kinds": [{"kind": kind, "ranges": ranges[kind], "positions": kinds[kind]} for kind in sorted(kinds)],
+        "kinds": [
+            {"kind": kind, "ranges": ranges[kind], "positions": kinds[kind], "answers": answers[kind]}
+            for kind in sorted(kinds.keys() | answers.keys())
+        ],
         "windows": len(protocol.windows),
         "documents": len({window.document for window in protocol.windows}),
         "ranges": len(protocol.ranges),
         "scored_positions": scored,
         "positions_in_ranges": sum(kinds.values()),
         "stream_tokens": sum(len(loaded.tokens(window.name)) for window in protocol.windows),
+        "answers": len(protocol.answers),
+        "answer_forms": dict(sorted(Counter(answer.form for answer in protocol.answers).items())),
         "outliers": [{"window": outlier.window, "reason": outlier.reason} for outlier in protocol.outliers],
         "reference": protocol.reference.name,
         "candidates": [arm.name for arm in protocol.arms if arm.role == "candidate"],
@@ -109,6 +125,20 @@ def summarise(loaded: LoadedProtocol, followups: tuple[Arm, ...] = ()) -> dict[s
 
 def scored_positions(window: Window) -> int:
     return sum(end - start for start, end in window.scored)
+
+
+def scored_in_range(protocol: Protocol, item: Range) -> int:
+    """Scored positions of a range: what is not scored between its ends does not count."""
+    spans = protocol.window(item.window).scored
+    return sum(max(0, min(end, item.end) - max(start, item.start)) for start, end in spans)
+
+
+def _kind_of(protocol: Protocol, answer: Answer) -> str:
+    """Kind of the range that an answer stands in; empty outside every range."""
+    for item in protocol.ranges:
+        if item.window == answer.window and item.start <= answer.start and answer.end <= item.end:
+            return item.kind
+    return ""
 
 
 def _notes(loaded: LoadedProtocol, scored: int, ranged: int) -> list[str]:
@@ -138,14 +168,21 @@ def _text(summary: dict[str, Any]) -> str:
         ),
         "",
         *_table(
-            ("kind", "ranges", "positions"),
-            [(kind["kind"], kind["ranges"], kind["positions"]) for kind in summary["kinds"]],
+            ("kind", "ranges", "positions") + (("answers",) if summary["answers"] else ()),
+            [
+                (kind["kind"] or "(no range)", kind["ranges"], kind["positions"])
+                + ((kind["answers"],) if summary["answers"] else ())
+                for kind in summary["kinds"]
+            ],
         ),
         "",
         f"reference   {summary['reference']}",
         f"candidates  {', '.join(summary['candidates']) or 'none'}",
         f"floors      {', '.join(summary['floors']) or 'none'}",
     ]
+    if summary["answers"]:
+        forms = ", ".join(f"{count} {form}" for form, count in summary["answer_forms"].items())
+        lines.append(f"answers     {summary['answers']} ({forms})")
     if summary["followups"]:
         lines.append(f"follow-ups  {', '.join(summary['followups'])} (outside the protocol)")
     lines += [f"outlier     {outlier['window']}: {one_line(outlier['reason'])}" for outlier in summary["outliers"]]

@@ -6,8 +6,10 @@ import argparse
 import json
 import sys
 
+from drift_runs.generate.answer_forms import form_report
 from drift_runs.protocol.freeze import freeze
-from drift_runs.protocol.load import find_protocol
+from drift_runs.protocol.load import find_protocol, load_protocol
+from drift_runs.protocol.problems import raise_first
 
 HELP = (
     "Check a protocol and write its lock beside it. From then on 'drift run' refuses other content. A frozen protocol "
@@ -24,7 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    frozen = freeze(find_protocol(args.protocol))
+    path = find_protocol(args.protocol)
+    if errors := form_report(load_protocol(path, verify_lock=False)).errors:
+        raise_first(errors)
+    frozen = freeze(path)
     lock = frozen.lock
     if args.json:
         answer = {

@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from drift_runs.errors import ProtocolError
 from drift_runs.generate.tools import Malformed, NoCall, misfit, parse_calls, strict_json
+from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Answer, Stream
+from drift_runs.protocol.problems import Problems
 
 TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
+
+
+class FormReport(NamedTuple):
+    """What is known of the forms of a protocol's answers."""
+
+    errors: tuple[ProtocolError, ...]
+    unknown: tuple[str, ...]
+    """Answers of form ``call`` or ``json`` whose text cannot be told from their stream."""
+
+
+def form_report(loaded: LoadedProtocol) -> FormReport:
+    """Hold every answer of a protocol against the form it is declared with."""
+    problems = Problems(loaded.path.name, loaded.content)
+    unknown = []
+    for index, answer in enumerate(loaded.protocol.answers):
+        if answer.form == "text":
+            continue
+        stream = loaded.streams[answer.window]
+        text = answer_text(stream, answer)
+        if text is None:
+            unknown.append(answer.name)
+        elif reason := form_problem(answer.form, text, stream.tools):
+            problems.add(("answers", index), reason, expected=expected_of(answer.form))
+    return FormReport(tuple(problems.errors), tuple(unknown))
+
+
+def expected_of(form: str) -> str:
+    """What an answer of a form is, for a message."""
+    if form == "call":
+        return "<tool_call> blocks alone, a line break between two, that fit schemas of the stream's tools"
+    return "one JSON value" if form == "json" else "any text"
 
 
 def form_problem(form: str, text: str, tools: Iterable[Mapping[str, Any]]) -> str:

@@ -136,11 +136,11 @@ def _reason(error: Exception) -> str:
 def misfit(call: Call, tools: Iterable[Mapping[str, Any]]) -> str:
     """Why a call fits no schema among ``tools``; empty when it does.
 
-    A tool is ``{"function": {"name": ..., "parameters": ...}}``. Several of one name may stand side by side; one that
-    fits is enough. ``parameters`` is JSON Schema, Draft 2020-12; a reference that leads out of the schema is not
-    followed and fits nothing.
+    A tool is ``{"name": ..., "parameters": ...}``, or that under the key ``function``. Several of one name may stand
+    side by side; one that fits is enough. ``parameters`` is JSON Schema, Draft 2020-12; a reference that leads out of
+    the schema is not followed and fits nothing.
     """
-    functions = [tool["function"] for tool in tools if isinstance(tool.get("function"), Mapping)]
+    functions = [tool["function"] if isinstance(tool.get("function"), Mapping) else tool for tool in tools]
     named = [function for function in functions if function.get("name") == call.name]
     if not named:
         known = ", ".join(sorted({str(function.get("name")) for function in functions}))

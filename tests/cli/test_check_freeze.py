@@ -15,7 +15,7 @@ import pytest
 from drift_runs import __version__
 from drift_runs.cli import main as cli
 from drift_runs.errors import DriftError, Inconclusive
-from tests.conftest import TINY, change_toml, copy_tiny, dump_toml
+from tests.conftest import DELETE, TINY, change_toml, copy_tiny, dump_toml
 
 PACKAGE = Path(cli.__file__).parent
 
@@ -100,6 +100,69 @@ def test_check_marks_a_draft_and_notes_what_is_allowed_but_odd(tmp_path):
         "drift: note: the reference 'f16' has no floor: no figure will get a verdict",
         "drift: note: 12 of 76 scored positions lie in no range",
     ]
+
+
+def write_chat(folder: Path, reply: str, form: str) -> Path:
+    """The tiny protocol with a stream of its own in window odd: a chat of one request and one answer.
+
+    One id a character; 0 and 1 stand for the ids that begin and end a turn.
+    """
+    path = copy_tiny(folder)
+    given = "<|im_start|>user\nping<|im_end|>\n<|im_start|>assistant\n"
+    text = f"{given}{reply}<|im_end|>\n"
+
+    def ids(part: str) -> list[int]:
+        short = part.replace("<|im_start|>", "\0").replace("<|im_end|>", "\1")
+        return [ord(letter) if letter in "\0\1" else 5 for letter in short]
+
+    start, end = len(ids(given)), len(ids(text)) - 1
+    tool = {"name": "open", "parameters": {"type": "object", "required": ["port"]}}
+    stream = {"schema": "drift.stream/1", "name": "odd", "tokens": ids(text), "text": text, "tools": [tool]}
+    stream |= {"source": "generated", "prompt_tokens": start}
+    (folder / "streams" / "odd.json").write_text(json.dumps(stream), encoding="utf-8")
+    answers = [{"name": "reply", "window": "odd", "from": start, "to": end, "form": form}]
+    changes = {"windows[3].scored": [[start, end]], "ranges[4].from": start, "ranges[4].to": end, "answers": answers}
+    change_toml(path, changes | {"capture": {"context_tokens": 256, "batch": 64, "micro_batch": 32}})
+    return path
+
+
+def test_check_counts_answers_and_what_is_scored_of_a_range(tmp_path):
+    reply = '<tool_call>\n{"name": "open", "arguments": {"port": 1}}\n</tool_call>'
+    path = write_chat(tmp_path, reply, "call")
+    change_toml(path, {"ranges[0].to": 24, "ranges[1]": DELETE})
+    result = drift("check", path)
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["kind", "ranges", "positions", "answers"] in lines
+    assert ["prose", "2", str(12 + 9 + 16), "0"] in lines
+    assert ["literal-copy", "1", str(len(reply) + 1), "1"] in lines
+    assert ["answers", "1", "(1", "call)"] in lines
+    counted = json.loads(drift("check", path, "--json").stdout)
+    assert (counted["answers"], counted["answer_forms"]) == (1, {"call": 1})
+    assert counted["positions_in_ranges"] == counted["scored_positions"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "form", "reason"),
+    [
+        ('<tool_call>\n{"name": "open", "arguments": {}}\n</tool_call>', "call", "'port' is a required property"),
+        ('<tool_call>\n{"name": "shut", "arguments": {}}\n</tool_call>', "call", "no tool 'shut' among open"),
+        ('{"a": 1', "json", "no JSON"),
+    ],
+)
+def test_an_answer_of_another_form_is_neither_sound_nor_frozen(tmp_path, reply, form, reason):
+    path = write_chat(tmp_path, reply, form)
+    assert_one_error(drift("check", path), reason)
+    assert_one_error(drift("freeze", path), "tiny.toml: answers[0] 'reply'")
+    assert not path.with_name("tiny.lock.json").exists()
+
+
+def test_check_says_which_forms_it_cannot_check(tmp_path):
+    answers = [{"name": "late", "window": "beta", "from": 8, "to": 20, "form": "json"}]
+    result = drift("check", copy_tiny(tmp_path, {"answers": answers}))
+    assert result.returncode == 0
+    assert "note: the form of 1 answers could not be checked" in result.stderr
+    assert "late" in result.stderr
 
 
 def test_check_shows_all_errors(tmp_path):

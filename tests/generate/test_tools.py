@@ -112,6 +112,7 @@ def test_a_call_must_fit_a_schema_of_its_name() -> None:
     assert misfit(call("open_port"), tools) == "'port' is a required property"
     assert misfit(call("say", way="mute"), tools).startswith("argument way: 'mute' is not one of")
     assert misfit(call("shut"), tools) == "no tool 'shut' among open_port, say"
+    assert misfit(call("open_port", port=5432), [tools[0]["function"]]) == ""
     assert misfit(call("shut"), []) == "no tool 'shut' among none"
 
 
