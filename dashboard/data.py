@@ -73,6 +73,14 @@ def listed(uri: str, run_id: str, complete: bool) -> pa.Table:
     return load_listed(uri, run_id)
 
 
+@st.cache_data(show_spinner=False, max_entries=400)
+def answers(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """The protocol's expected answers as one arm would write them (schema ``ANSWERS``); empty when it recorded none."""
+    from drift_runs.tracking.reader import load_answers
+
+    return load_answers(uri, run_id)
+
+
 @st.cache_data(show_spinner=False, max_entries=100)
 def pairs(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
     """A campaign's candidates against each other (schema ``PAIRS``); empty when there is none.

@@ -43,7 +43,7 @@ STRONG = Column(key="strong", header="strong overturns", spec="strong_overturn",
 STRONG_RATE = Column(
     key="strong_rate", header="strong overturn rate", spec="strong_overturn", statistic="rate", unit="share"
 )
-
+ANSWERS = Column(key="answers", header="exact answers", spec="answer.exact", statistic="rate", unit="share")
 
 EXACT = Column(key="exact", header="equal in full", spec="rollout.exact", statistic="share", unit="share")
 PREFIX = Column(key="prefix", header="equal prefix", spec="rollout.prefix", statistic="share", unit="share")
@@ -59,6 +59,8 @@ class Columns:
     """Spec id of the divergence, with its K where it has one."""
     free_running: bool = False
     """Continuations were compared and no distributions: there is no divergence, and rollouts lead."""
+    answers: bool = False
+    """The protocol says what should be answered."""
 
     def _divergence(self, key: str, words: str, statistic: str) -> Column:
         return Column(key=key, header=words, spec=self.headline, statistic=statistic, unit="nats")
@@ -77,7 +79,9 @@ class Columns:
 
     @property
     def overview(self) -> tuple[Column, ...]:
-        return ROLLOUTS if self.free_running else (FLIP, self.mean, self.p95, self.worst, STRONG)
+        if self.free_running:
+            return ROLLOUTS
+        return (FLIP, self.mean, self.p95, self.worst, STRONG, *([ANSWERS] if self.answers else []))
 
     @property
     def first(self) -> Column:
@@ -96,7 +100,11 @@ class Columns:
 def columns_of(protocol: Protocol, book: Book) -> Columns:
     """The leading columns of a campaign, from its protocol and what was measured."""
     headline = headline_of(protocol, book)
-    return Columns(headline=headline, free_running=EXACT.spec in book.specs and headline not in book.specs)
+    return Columns(
+        headline=headline,
+        free_running=EXACT.spec in book.specs and headline not in book.specs,
+        answers=bool(protocol.answers),
+    )
 
 
 def short_name(spec: str) -> str:
@@ -172,6 +180,13 @@ def write_value(figure: Figure, unit: str) -> str:
     if figure.value is None:
         return "withheld"
     return write_number(figure.value, unit, low=figure.low, high=figure.high)
+
+
+def write_counted(figure: Figure) -> str:
+    """``93/120`` of a rate: how many of how many. The count is whole again, because a rate is one over n."""
+    if figure.value is None:
+        return "withheld"
+    return f"{round(figure.value * figure.n):,}/{figure.n:,}"
 
 
 def write_interval(figure: Figure, unit: str) -> str:

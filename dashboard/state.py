@@ -15,7 +15,7 @@ ANY = "*"
 """No protocol name may hold it, so it cannot be mistaken for one."""
 
 OUTLIERS = ("with", "without", "both")
-SORTS = ("arm", "flip", "mean", "p95", "worst", "strong", "exact", "prefix", "agree")
+SORTS = ("arm", "protocol", "flip", "mean", "p95", "worst", "strong", "exact", "prefix", "agree", "answers")
 ORDERS = ("desc", "asc")
 METRICS = ("divergence.p95", "divergence.mean", "flip.rate")
 LISTS = ("strong_overturn", "dnll", "kl", "support_collapse")

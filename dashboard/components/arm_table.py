@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, FLIP_STRICT, STRONG, STRONG_RATE, Column, sort_key
+from dashboard.figures import FLIP, FLIP_STRICT, STRONG, STRONG_RATE, Column
 from dashboard.frame import BESIDE_ROLES, chip
 
 if TYPE_CHECKING:
@@ -29,27 +29,6 @@ NOT_SAID = "not-said"
 
 BESIDE = {FLIP.key: FLIP_STRICT, STRONG.key: STRONG_RATE}
 """What stands in the cell of another figure."""
-
-
-def ordered(page: Page, arms: list[ArmRecord]) -> list[ArmRecord]:
-    """Arms by the view's sort column, withheld figures last in either direction, ties by name.
-
-    Arms that may not be ranked with the others stand after them, by name.
-    """
-    arms = sorted(arms, key=lambda arm: arm.arm)
-    ranked = page.ranking().ranked
-    apart = [arm for arm in arms if arm.arm not in ranked]
-    return _sorted(page, [arm for arm in arms if arm.arm in ranked]) + apart
-
-
-def _sorted(page: Page, arms: list[ArmRecord]) -> list[ArmRecord]:
-    if page.view.sort == "arm":
-        return arms[::-1] if page.view.order == "desc" else arms
-    column = page.columns.by_key(page.view.sort)
-    keys = {arm.arm: sort_key(page.figure(arm.arm, column, page.sets[0])) for arm in arms}
-    present = [arm for arm in arms if not keys[arm.arm][0]]
-    absent = [arm for arm in arms if keys[arm.arm][0]]
-    return sorted(present, key=lambda arm: keys[arm.arm][1], reverse=page.view.order == "desc") + absent
 
 
 def arm_table(

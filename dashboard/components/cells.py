@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard.components.markup import Html, tag
-from dashboard.figures import Column, is_withheld, write_interval, write_number, write_value
+from dashboard.figures import ANSWERS, Column, is_withheld, write_counted, write_interval, write_number, write_value
 from drift_runs.charts import palette
 from drift_runs.measure.figures import Figure
 
@@ -44,9 +44,11 @@ def figure_cell(figure: Figure | None, column: Column, *, beside: Figure | None 
     if is_withheld(figure):
         return [tag("span", "withheld", cls="dr-line dr-grey"), _small(figure.reason)]
     grey = " dr-grey" if figure.state == "indicative" else ""
-    lines: list[Html | None] = [
-        tag("span", tag("span", write_value(figure, column.unit), cls="dr-value dr-num" + grey), cls="dr-line")
-    ]
+    counted = column.spec == ANSWERS.spec and column.unit == "share"
+    value = write_counted(figure) if counted else write_value(figure, column.unit)
+    lines: list[Html | None] = [tag("span", tag("span", value, cls="dr-value dr-num" + grey), cls="dr-line")]
+    if counted:
+        lines.append(_small(write_value(figure, column.unit), plain=False))
     if figure.named:
         lines.append(tag("span", tag("b", figure.named), cls="dr-line dr-small dr-wrap"))
         share = named_share(figure)

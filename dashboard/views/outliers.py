@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dashboard import data
-from dashboard.components.arm_table import figure_fields, ordered
+from dashboard.components.arm_order import ordered
+from dashboard.components.arm_table import figure_fields
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import streamlit as st
 
-from dashboard import data, state
-from dashboard.components.arm_table import arm_table, common_facets, csv_rows, ordered
+from dashboard import data
+from dashboard.components.arm_order import order_controls, ordered
+from dashboard.components.arm_table import arm_table, common_facets, csv_rows
 from dashboard.components.cells import figure_cell, table
 from dashboard.components.determinism import determinism_cells, determinism_csv, without_windows
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
 from dashboard.figures import FLIP, FLIP_STRICT, STRONG_RATE, Column, is_withheld, write_value
-from dashboard.frame import Page, Ranking, chip, control, open_page, positions_control
+from dashboard.frame import Page, Ranking, chip, open_page, positions_control
 from drift_runs.charts.flip_by_arm import flip_by_arm
 from drift_runs.charts.kl_by_arm import kl_by_arm
 from drift_runs.charts.palette import OUTLIER_LABELS, VERDICT_LABELS
@@ -24,12 +25,11 @@ from drift_runs.measure.determinism import DeterminismSummary, summarise_determi
 if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord
 
-ORDER_LABELS = {"desc": "largest first", "asc": "smallest first"}
-
 
 def show() -> None:
     page = open_page("Overview")
-    _controls(page)
+    positions_control(page)
+    order_controls(page)
     ranking = page.ranking()
     everyone = [arm for arm in page.campaign.arms if arm.role == "candidate"]
     complete = page.arms("candidate")
@@ -109,16 +109,6 @@ def _launches(page: Page) -> None:
 
 def _file(page: Page, what: str) -> str:
     return f"{page.campaign.protocol_name}-v{page.campaign.protocol_version}-{what}-{page.view.outliers}"
-
-
-def _controls(page: Page) -> None:
-    positions_control(page)
-    labels = {"arm": "arm", **{column.key: column.label for column in page.columns.overview}}
-    sort = page.view.sort if page.view.sort in labels else page.columns.first.key
-    page.row.selectbox("Sort by", list(labels), format_func=labels.__getitem__, width=215, **control("sort", sort))
-    page.row.segmented_control(
-        "Order", state.ORDERS, format_func=ORDER_LABELS.__getitem__, required=True, **control("order", page.view.order)
-    )
 
 
 def _unfinished(page: Page) -> None:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import streamlit as st
 
 from dashboard import state
-from dashboard.components.arm_table import figure_fields, ordered
+from dashboard.components.arm_order import ordered
+from dashboard.components.arm_table import figure_fields
 from dashboard.components.cells import figure_cell, header_cell, named_share, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag

@@ -17,11 +17,18 @@ COLUMNS = ("arm", "group", "outliers", "value", "low", "high", "n", "state", "ve
 ROW_HEIGHT_PX = 28
 
 
-def arm_intervals(table: pa.Table, *, axis_title: str, log: bool, number_format: str) -> alt.LayerChart:
+def arm_intervals(
+    table: pa.Table,
+    *,
+    axis_title: str,
+    log: bool,
+    number_format: str,
+    domain: tuple[float, float] | None = None,
+) -> alt.LayerChart:
     """Points with intervals, arms in the order of the table, follow-ups below the candidates.
 
     A value that is null, or not positive on a log axis, cannot be drawn: its row stays, and says so in words. So a
-    missing point is never mistaken for a small one.
+    missing point is never mistaken for a small one. ``domain``: both ends of a linear axis, where they are known.
     """
     import altair as alt
 
@@ -37,7 +44,7 @@ def arm_intervals(table: pa.Table, *, axis_title: str, log: bool, number_format:
         # One line a decade: the ticks between would fill the page with lines.
         axis = alt.Axis(title=axis_title, format=number_format, values=decades(low / 1.6, high * 1.6))
     else:
-        scale = alt.Scale(domain=[0.0, high * 1.06], nice=False)
+        scale = alt.Scale(domain=list(domain or (0.0, high * 1.06)), nice=False)
         axis = alt.Axis(title=axis_title, format=number_format, tickCount=6, labelOverlap=True)
 
     def x(field: str) -> alt.X:
