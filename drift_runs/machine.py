@@ -9,13 +9,15 @@
     model = "models/f16.gguf"        # relative to this file
     threads = 4
 
-An arm without a table of its own takes the model of the arm that ``same_model_as`` names.
+An arm whose table names no model takes the model of the arm that ``same_model_as`` names, and nothing else of it: an
+``adapter`` is each arm's own, so that two arms of one model may differ in it.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -45,6 +47,8 @@ class MachineArm(_Part):
     """Path of the weight file; relative to this file."""
     same_model_as: str | None = None
     """Another arm whose weight file this arm runs."""
+    adapter: str | None = None
+    """Path of the adapter that the protocol's ``adapter_scale`` applies to the weights; relative to this file."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
 
 
@@ -77,17 +81,25 @@ class Machine:
                     todo=did_you_mean(name, self._content.arms) or "add it",
                 )
             if entry.model is not None:
-                try:
-                    return (self.path.parent / Path(entry.model).expanduser()).resolve()
-                except (OSError, RuntimeError, ValueError) as error:  # no such home, a name too long, a null byte
-                    raise ConfigError(
-                        f"no path of a file: {error}", where=f"{where}.model", expected="the path of a weight file"
-                    ) from None
+                return self._path(entry.model, where=f"{where}.model", what="a weight file")
             if entry.same_model_as is None:
                 raise ConfigError("no weight file is named", where=where, expected="model or same_model_as")
             name = entry.same_model_as
             if name in seen:
                 raise ConfigError(f"same_model_as goes in a circle: {' -> '.join([*seen, name])}", where=where)
+
+    def adapter_file(self, arm: str) -> Path | None:
+        """The arm's own adapter; None where its table names none. ``same_model_as`` is not followed."""
+        entry = self._content.arms.get(arm)
+        if entry is None or entry.adapter is None:
+            return None
+        return self._path(entry.adapter, where=f"{self.path.name}: arms.{arm}.adapter", what="an adapter")
+
+    def _path(self, text: str, *, where: str, what: str) -> Path:
+        try:
+            return (self.path.parent / Path(text).expanduser()).resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # no such home, a name too long, a null byte
+            raise ConfigError(f"no path of a file: {error}", where=where, expected=f"the path of {what}") from None
 
     def threads(self, arm: str) -> int:
         """Engine threads: the arm's, else the default, else the processors this process may use."""
@@ -128,16 +140,24 @@ def load_machine(path: Path) -> Machine:
         raise ConfigError(first["msg"].lower(), where=f"{path.name}: {key}", todo=hint) from None
 
 
-def machine_text(models: dict[str, Path], *, same_model: dict[str, str], threads: int) -> str:
-    """The text of a machine file: weight file by arm, arms that share one, threads."""
+def machine_text(
+    models: Mapping[str, Path],
+    *,
+    same_model: Mapping[str, str],
+    threads: int,
+    adapters: Mapping[str, Path] | None = None,
+) -> str:
+    """The text of a machine file: weight file by arm, arms that share one, threads, adapters by arm."""
 
     def quoted(value: str) -> str:
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
 
+    tables: dict[str, list[str]] = {}
+    for key, entries in (("model", models), ("same_model_as", same_model), ("adapter", adapters or {})):
+        for arm, value in entries.items():
+            tables.setdefault(arm, []).append(f"{key} = {quoted(str(value))}")
     lines = [f'schema = "{SCHEMA}"', "", "[defaults]", f"threads = {threads}"]
-    for arm, path in models.items():
-        lines += ["", f"[arms.{quoted(arm)}]", f"model = {quoted(str(path))}"]
-    for arm, other in same_model.items():
-        lines += ["", f"[arms.{quoted(arm)}]", f"same_model_as = {quoted(other)}"]
+    for arm, keys in tables.items():
+        lines += ["", f"[arms.{quoted(arm)}]", *keys]
     return "\n".join(lines) + "\n"

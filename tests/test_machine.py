@@ -118,6 +118,34 @@ def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     assert found.model_file("q4.0") == tmp_path / "q.gguf" and found.threads("f16") == 4
 
 
+def test_an_adapter_is_each_arm_s_own(tmp_path: Path) -> None:
+    text = '[arms.a]\nmodel = "a.gguf"\nadapter = "sub/ops.gguf"\n[arms.b]\nsame_model_as = "a"\n'
+    found = machine(tmp_path, f'{text}[arms.c]\nsame_model_as = "b"\nadapter = "/other.gguf"\n')
+    assert found.adapter_file("a") == tmp_path / "sub" / "ops.gguf"
+    assert found.adapter_file("c") == Path("/other.gguf") and found.model_file("c") == found.model_file("a")
+    assert found.adapter_file("b") is None and found.adapter_file("not there") is None
+    with pytest.raises(ConfigError, match=r"arms\.d\.adapter: no path of a file: .*the path of an adapter"):
+        machine(tmp_path, '[arms.d]\nadapter = "a\\u0000b"\n').adapter_file("d")
+    with pytest.raises(ConfigError, match="no weight file is named"):
+        machine(tmp_path, '[arms.d]\nadapter = "ops.gguf"\n').model_file("d")
+
+
+def test_written_adapters_are_read_back(tmp_path: Path) -> None:
+    plain = machine_text({"f16": Path("m.gguf")}, same_model={"a": "f16"}, threads=1)
+    assert plain == machine_text({"f16": Path("m.gguf")}, same_model={"a": "f16"}, threads=1, adapters={})
+    text = machine_text(
+        {"f16": Path("m.gguf")},
+        same_model={"a": "f16", "b": "f16"},
+        threads=1,
+        adapters={"a": tmp_path / "x.gguf", "f16": Path("y.gguf")},
+    )
+    (tmp_path / "drift.toml").write_text(text)
+    found = load_machine(tmp_path / "drift.toml")
+    files = [found.adapter_file(arm) for arm in ("f16", "a", "b")]
+    assert files == [tmp_path / "y.gguf", tmp_path / "x.gguf", None]
+    assert found.model_file("a") == found.model_file("b") == tmp_path / "m.gguf"
+
+
 @pytest.mark.parametrize("model", ["~no-such-user-here/a.gguf", "a\\u0000b"])
 def test_what_is_no_path(tmp_path: Path, model: str) -> None:
     with pytest.raises(ConfigError, match=r"drift\.toml: arms\.a\.model: no path of a file: .*expected the path of a"):
