@@ -5,10 +5,11 @@ Its dictionary is the tiny protocol's. The weights mean nothing; engine, files a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.conftest import tiny_dictionary
 
@@ -29,10 +30,12 @@ def write_tiny_model(
     context: int = 128,
     add_bos: bool = False,
     tokens: Sequence[bytes] = (),
+    added: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> Path:
     """Write an F16 GGUF. ``poison`` names a tensor whose weights become NaN; ``add_bos``: a text starts with BOS.
 
-    ``tokens``: another dictionary, ASCII.
+    ``tokens``: another dictionary, ASCII. ``added``: what is added to tensors by name; the file is then of F32, which
+    holds such a sum to the last bit, and an empty mapping gives the plain model so.
     """
     import gguf
 
@@ -49,7 +52,8 @@ def write_tiny_model(
     writer.add_rope_dimension_count(WIDTH // HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(len(tokens))
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    kind = gguf.LlamaFileType.MOSTLY_F16 if added is None else gguf.LlamaFileType.ALL_F32
+    writer.add_file_type(kind)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list([vocabulary_name(token) for token in tokens])
@@ -64,6 +68,8 @@ def write_tiny_model(
         values = (rng.standard_normal((rows, columns)) * scale / np.sqrt(columns)).astype(np.float16)
         if name == poison:
             values[:] = np.nan
+        if added is not None:
+            values = values.astype(np.float32) + added.get(name, np.float32(0))
         writer.add_tensor(name, values)
 
     def ones(name: str) -> None:

@@ -1,7 +1,7 @@
 """What a protocol asks to be executed: every arm, floor and follow-up as one engine setting over its windows.
 
-An execution's capture id is a digest of what was really executed (weights, engine, processor, settings, token ids,
-positions), never of what it is called: renaming an arm moves no data, and another processor never shares its rows.
+An execution's capture id is a digest of what was really executed (weights, adapter, engine, processor, settings, token
+ids, positions), never of what it is called: renaming an arm moves no data, and another processor never shares its rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from drift_runs.engines.base import EngineIdentity, EngineSettings
-from drift_runs.errors import ModelFileError, ProtocolError
+from drift_runs.errors import ConfigError, ModelFileError, ProtocolError
 from drift_runs.machine import Machine
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Arm, Capture, Floor, Settings
@@ -41,6 +41,8 @@ class Execution:
     arm: Arm
     floor: Floor | None
     weights: WeightsFile
+    adapter: WeightsFile | None
+    """What the engine applies to the weights at ``settings.adapter_scale``."""
     settings: EngineSettings
     launch: int
     """1 for the first; a repeat in a fresh process counts up."""
@@ -86,7 +88,9 @@ def plan_executions(
     ProtocolError
         an unknown name in ``only``.
     ModelFileError
-        a weight file is missing or not of the type that the protocol declares.
+        a weight file is missing or not of the type that the protocol declares; an adapter's file is missing.
+    ConfigError
+        an adapter's file is named and no scale is declared, or the other way round.
     """
     protocol = loaded.protocol
     named = [arm.name for arm in (*protocol.arms, *follow_ups)]
@@ -95,11 +99,18 @@ def plan_executions(
             raise ProtocolError(f"unknown arm {name!r}", where="--arms", expected=f"some of {', '.join(named)}")
     files: dict[Path, WeightsFile] = {}
 
+    def inspected(path: Path, what: str = "model") -> WeightsFile:
+        if path not in files:
+            files[path] = inspect(path, what=what)
+        return files[path]
+
+    def adapter_of(arm: Arm) -> WeightsFile | None:
+        path = adapter_file(machine, arm)
+        return None if path is None else inspected(path, "adapter")
+
     def weights_of(arm: Arm) -> WeightsFile:
         path = machine.model_file(arm.name)
-        if path not in files:
-            files[path] = inspect(path)
-        found = files[path]
+        found = inspected(path)
         if found.dominant != arm.weights.lower():
             raise ModelFileError(
                 f"arm {arm.name} declares weights {arm.weights}, the file holds {found.label}",
@@ -110,6 +121,7 @@ def plan_executions(
 
     def execution(arm: Arm, kind: Kind, floor: Floor | None = None, launch: int = 1) -> Execution:
         weights = weights_of(arm)
+        adapter = adapter_of(arm)
         settings = engine_settings(protocol.capture, arm, floor, threads=machine.threads(arm.name))
         if floor is not None and floor.kind == "launch":
             launch = arm.launches + 1
@@ -119,12 +131,14 @@ def plan_executions(
         identity = {
             "engine": asdict(engine),
             "weights_sha256": weights.sha256,
-            "settings": asdict(settings),
+            "settings": {name: value for name, value in asdict(settings).items() if name != "adapter_scale"},
             "capture": {"top_k": protocol.capture.top_k, "full_vocabulary": protocol.capture.full_vocabulary},
             "launch": launch,
             "pass": pass_,
             "windows": {name: _window_identity(loaded, name) for name in windows},
         }
+        if adapter is not None:  # absent otherwise: what was captured before adapters were known keeps its id
+            identity["adapter"] = {"sha256": adapter.sha256, "scale": settings.adapter_scale}
         return Execution(
             name=floor.name if floor is not None else f"{arm.name}#{launch}" if kind == "launch" else arm.name,
             kind=kind,
@@ -132,6 +146,7 @@ def plan_executions(
             arm=arm,
             floor=floor,
             weights=weights,
+            adapter=adapter,
             settings=settings,
             launch=launch,
             pass_=pass_,
@@ -153,6 +168,31 @@ def plan_executions(
     return tuple(planned)
 
 
+def adapter_file(machine: Machine, arm: Arm) -> Path | None:
+    """The adapter that an arm is run with; None for none.
+
+    A file alone would change every number of the arm without the protocol's knowledge, so it takes both: the scale in
+    the protocol, the file in ``drift.toml``.
+    """
+    path, scale = machine.adapter_file(arm.name), arm.settings.adapter_scale
+    where = f"{machine.path.name}: arms.{arm.name}"
+    if path is None and scale is not None:
+        raise ConfigError(
+            f"the protocol applies an adapter at scale {scale:g}, and no file is named",
+            where=where,
+            expected='adapter = "…"',
+            todo="name the adapter's file; same_model_as takes over the weight file alone",
+        )
+    if path is not None and scale is None:
+        raise ConfigError(
+            "the protocol applies no adapter to this arm",
+            where=f"{where}.adapter",
+            expected=f"no such key, or settings = {{ adapter_scale = 1.0 }} for arm {arm.name} in the protocol",
+            todo="take the key away, or declare the scale in a new version of the protocol",
+        )
+    return path
+
+
 def engine_settings(capture: Capture, arm: Arm, floor: Floor | None, *, threads: int) -> EngineSettings:
     """The arm's settings over the capture's; a floor's changed settings over both."""
     chosen = {name: getattr(arm.settings, name) for name in _set(arm.settings)}
@@ -166,6 +206,7 @@ def engine_settings(capture: Capture, arm: Arm, floor: Floor | None, *, threads:
         threads=chosen.get("threads") or threads,
         kv=arm.kv,
         flash_attention=chosen.get("flash_attention") or arm.settings.flash_attention,
+        adapter_scale=arm.settings.adapter_scale,
     )
 
 

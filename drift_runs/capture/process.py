@@ -87,6 +87,7 @@ def run_launch(store: Store, loaded: LoadedProtocol, reference: Execution, steps
         "arm": first.name,
         "model": str(first.weights.path),
         "stamp": list(first.weights.stamp),
+        "adapter": first.adapter and {"file": str(first.adapter.path), "stamp": list(first.adapter.stamp)},
         "settings": asdict(first.settings),
         "dictionary": loaded.protocol.dictionary.model_dump(),
         "top_k": loaded.protocol.capture.top_k,

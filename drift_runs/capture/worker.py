@@ -123,24 +123,29 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
 
 
 def _check_unchanged(job: dict[str, Any]) -> None:
-    """The identity of these rows names the digest of a file: it must still be that file."""
+    """The identity of these rows names the digests of files: they must still be those files."""
     from drift_runs.weights.gguf_file import file_stamp
 
-    path = Path(job["model"])
-    # A file that is gone is for the engine to name, or is still open.
-    if path.exists() and list(file_stamp(path)) != job["stamp"]:
-        raise ModelFileError(
-            "the weight file changed after its digest was taken",
-            where=job["model"],
-            expected="the file of the start",
-            todo="leave it alone while a campaign runs, and run again",
-        )
+    files = [("weight file", job["model"], job["stamp"])]
+    if job["adapter"]:
+        files.append(("adapter", job["adapter"]["file"], job["adapter"]["stamp"]))
+    for what, name, stamp in files:
+        path = Path(name)
+        # A file that is gone is for the engine to name, or is still open.
+        if path.exists() and list(file_stamp(path)) != stamp:
+            raise ModelFileError(
+                f"the {what} changed after its digest was taken",
+                where=name,
+                expected="the file of the start",
+                todo="leave it alone while a campaign runs, and run again",
+            )
 
 
 def _open(job: dict[str, Any]) -> Engine:
     from drift_runs.engines.llama_cpp import LlamaCpp
 
-    return LlamaCpp(Path(job["model"]), EngineSettings(**job["settings"]))
+    adapter = Path(job["adapter"]["file"]) if job["adapter"] else None
+    return LlamaCpp(Path(job["model"]), EngineSettings(**job["settings"]), adapter=adapter)
 
 
 def _step(

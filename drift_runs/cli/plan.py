@@ -125,7 +125,8 @@ def measure_probe(loaded, reference) -> Probe:
         top_k=loaded.protocol.capture.top_k,
         dictionary_size=loaded.protocol.dictionary.size,
     )
-    with LlamaCpp(reference.weights.path, reference.settings) as engine:
+    adapter = None if reference.adapter is None else reference.adapter.path
+    with LlamaCpp(reference.weights.path, reference.settings, adapter=adapter) as engine:
         score_window(engine, task)  # warm: the first run reads the file and allocates
         scored = score_window(engine, task, analysis_threads=reference.settings.threads)
     sink = pa.BufferOutputStream()
@@ -225,8 +226,7 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
         tokens = len(loaded.tokens(window.name))
         print(f"{window.name:<24}{window.panel:<7}{window.document:<22}{tokens:>7,}{_scored(window):>8,}  {text}{mark}")
     print()
-    arms = ", ".join([arm.name for arm in protocol.arms] + [f"{arm.name} (follow-up)" for arm in follow_ups])
-    print(f"arms     {arms}")
+    print(f"arms     {', '.join(_said_of(arm) for arm in (*protocol.arms, *follow_ups))}")
     print(f"floors   {', '.join(floor.name for floor in protocol.floors) or 'none'}")
     print(
         f"work     {estimate.executions} executions, {estimate.tokens:,} tokens to evaluate, "
@@ -248,6 +248,14 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
         )
     else:
         print(f"time     not estimated: {why_no_probe}")
+
+
+def _said_of(arm) -> str:
+    """An arm's name, and what of it is not seen in the name."""
+    scale = arm.settings.adapter_scale
+    more = ["follow-up"] if arm.role == "follow-up" else []
+    more += [] if scale is None else [f"adapter at {scale:g}"]
+    return f"{arm.name} ({', '.join(more)})" if more else arm.name
 
 
 def _print_samples(protocol: str, samples) -> None:

@@ -22,6 +22,8 @@ class EngineSettings:
     threads: int
     kv: str
     flash_attention: str
+    adapter_scale: float | None = None
+    """What the engine's low-rank adapter is multiplied by; None: it is opened without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from drift_runs.engines import llama_cpp_binding as binding
 from drift_runs.engines.base import Capabilities, EngineIdentity, EngineSettings, ScoredBlock
-from drift_runs.errors import ConfigError, ContextOverflow, EngineError, ModelFileError
+from drift_runs.errors import ConfigError, ContextOverflow, DriftError, EngineError, ModelFileError
 
 CAPABILITIES = Capabilities(
     full_vocabulary=True,
@@ -86,14 +86,25 @@ def processor_name() -> str:
 
 
 class LlamaCpp:
-    """One model with one context. Not safe for use by several threads at once."""
+    """One model with one context. Not safe for use by several threads at once.
 
-    def __init__(self, model_file: Path, settings: EngineSettings) -> None:
+    ``adapter``: a LoRA file in GGUF that is applied to every product of the weights it names, at
+    ``settings.adapter_scale``; the weights themselves stay as they are. Both are given or neither.
+    """
+
+    def __init__(self, model_file: Path, settings: EngineSettings, *, adapter: Path | None = None) -> None:
         self._model: int | None = None
         self._context: int | None = None
+        self._adapter: int | None = None
         self.model_file = Path(model_file)
         self.settings = settings
         self._library = library()
+        if (adapter is None) != (settings.adapter_scale is None):
+            raise ConfigError(
+                "a scale without an adapter" if adapter is None else "an adapter without a scale",
+                where=f"engine llama_cpp, {self.model_file.name}",
+                expected="both or neither",
+            )
         if settings.kv not in binding.GGML_TYPES:
             raise ConfigError(
                 f"unknown KV type {settings.kv!r}", where="kv", expected=f"one of {', '.join(binding.GGML_TYPES)}"
@@ -116,7 +127,9 @@ class LlamaCpp:
         self._size = int(self._library.llama_vocab_n_tokens(self._vocab))
         try:
             self._context = self._open_context()
-        except EngineError:
+            if adapter is not None and settings.adapter_scale is not None:
+                self._apply(Path(adapter), settings.adapter_scale)
+        except DriftError:
             self.close()
             raise
         self._memory = self._library.llama_get_memory(self._context)
@@ -161,6 +174,31 @@ class LlamaCpp:
                 expected=f"{params.n_ubatch}, as the protocol says",
             )
         return context
+
+    def _apply(self, file: Path, scale: float) -> None:
+        if not file.is_file():
+            raise ModelFileError(
+                "no such file", where=str(file), expected="a GGUF adapter", todo="correct the path in drift.toml"
+            )
+        self._adapter = self._library.llama_adapter_lora_init(self._model, str(file).encode())
+        if not self._adapter:
+            reason = last_log().rpartition("failed to apply lora adapter: ")[2]
+            raise ModelFileError(
+                f"llama.cpp cannot apply it to {self.model_file.name}: {reason}",
+                where=str(file),
+                expected="a LoRA adapter in GGUF that was made for this model",
+                todo="name the adapter's own file, or the base model that it was made for",
+            )
+        if self._library.llama_adapter_get_alora_n_invocation_tokens(self._adapter):
+            raise ModelFileError(
+                "it is to be active from its invocation tokens on only",
+                where=str(file),
+                expected="an adapter that holds for every token",
+            )
+        adapters, scales = (c.c_void_p * 1)(self._adapter), (c.c_float * 1)(scale)
+        code = self._library.llama_set_adapters_lora(self._context, adapters, 1, scales)
+        if code != 0:
+            raise EngineError(f"llama_set_adapters_lora returned {code}: {last_log()}", where=str(file))
 
     @property
     def identity(self) -> EngineIdentity:
@@ -319,6 +357,9 @@ class LlamaCpp:
         if self._context:
             self._library.llama_free(self._context)
             self._context = None
+        if self._adapter:  # it holds tensors of the model's buffers: never after it
+            self._library.llama_adapter_lora_free(self._adapter)
+            self._adapter = None
         if self._model:
             self._library.llama_model_free(self._model)
             self._model = None

@@ -41,8 +41,8 @@ def file_stamp(path: Path) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def inspect(path: Path) -> WeightsFile:
-    """Read digest and tensor types.
+def inspect(path: Path, *, what: str = "model") -> WeightsFile:
+    """Read digest and tensor types. ``what`` the file is to be, for errors.
 
     Raises
     ------
@@ -50,20 +50,20 @@ def inspect(path: Path) -> WeightsFile:
         missing, or no whole GGUF file.
     """
     try:
-        return _inspected(path)
+        return _inspected(path, what)
     except OSError as error:
         raise ModelFileError(
             f"cannot be read: {error.strerror}",
             where=str(path),
-            expected="a GGUF model",
+            expected=f"a GGUF {what}",
             todo="correct its permissions, or the path in drift.toml",
         ) from None
 
 
-def _inspected(path: Path) -> WeightsFile:
+def _inspected(path: Path, what: str) -> WeightsFile:
     if not path.is_file():
         raise ModelFileError(
-            "no such file", where=str(path), expected="a GGUF model", todo="correct the path in drift.toml"
+            "no such file", where=str(path), expected=f"a GGUF {what}", todo="correct the path in drift.toml"
         )
     stamp = file_stamp(path)
     table = tensor_table(path)

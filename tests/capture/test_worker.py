@@ -162,6 +162,7 @@ def endless_job(campaign: Campaign) -> dict:
         "arm": "f16",
         "model": str(reference.weights.path),
         "stamp": list(reference.weights.stamp),
+        "adapter": None,
         "settings": asdict(reference.settings),
         "dictionary": loaded.protocol.dictionary.model_dump(),
         "top_k": 8,
