@@ -13,6 +13,9 @@ from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.store import content_id
 from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
 
+DIGITS = 8
+"""Of a digest that a reader is shown."""
+
 
 def campaign_key(executions: Sequence[Execution]) -> str:
     """Identity of a campaign: everything that the protocol makes it execute. Follow-ups join it without changing it."""
@@ -63,14 +66,15 @@ def comparison_facts(
         role=execution.kind,
         derivative=arm.derivative,
         weights=arm.weights,
-        weights_observed=execution.weights.label,
+        weights_observed=observed_weights(execution),
         kv=arm.kv,
         hardware=engine.hardware,
         engine=f"{engine.engine} ({engine.build})",
         settings=json.dumps(changed, sort_keys=True) if changed else "",
         capture_id=execution.capture_id,
-        weight_bytes=execution.weights.size_bytes,
+        weight_bytes=sum(file.size_bytes for file in (execution.weights, execution.adapter) if file is not None),
         weights_sha256=execution.weights.sha256,
+        adapter_sha256="" if execution.adapter is None else execution.adapter.sha256,
         comparability=comparability,
         reference="" if execution.against == reference.name else execution.against,
         launch=execution.launch,
@@ -82,21 +86,35 @@ def comparison_facts(
 def undeclared_settings(execution: Execution, against: Execution) -> dict[str, object]:
     """Settings in which an execution differs from what it is compared with though the protocol names none of the two.
 
-    A thread count of the machine's file is one: the difference may be the arm's or the threads'.
+    A thread count of the machine's file is one: the difference may be the arm's or the threads'. Another adapter under
+    the name of the same derivative is one too; by its digest, since the file's name proves nothing.
     """
     declared = set(against.arm.settings.model_fields_set) | execution.arm.settings.model_fields_set
     if execution.floor is not None and execution.floor.settings is not None:
         declared |= execution.floor.settings.model_fields_set
     usual = settings_of(against)
-    return {
+    found = {
         name: value for name, value in settings_of(execution).items() if value != usual[name] and name not in declared
     }
+    if execution.adapter is not None and against.adapter is not None:
+        same = execution.adapter.sha256 == against.adapter.sha256
+        if not same and execution.arm.derivative == against.arm.derivative:
+            found["adapter"] = execution.adapter.sha256[:DIGITS]
+    return found
+
+
+def observed_weights(execution: Execution) -> str:
+    """Tensor types of the weight file, and which adapter the engine applied to them."""
+    if execution.adapter is None:
+        return execution.weights.label
+    return f"{execution.weights.label} + adapter {execution.adapter.sha256[:DIGITS]}"
 
 
 def settings_of(execution: Execution) -> dict[str, object]:
-    """Engine settings that may be varied, by name."""
+    """Engine settings that may be varied, by name. ``adapter_scale`` is 0 where no adapter is applied."""
     settings = execution.settings
     return {
+        "adapter_scale": settings.adapter_scale or 0.0,
         "batch": settings.batch,
         "flash_attention": settings.flash_attention,
         "micro_batch": settings.micro_batch,

@@ -92,6 +92,8 @@ class ComparisonFacts:
     reference: str = ""
     """The reference, where it is another one than the campaign's."""
     launch: int = 1
+    adapter_sha256: str = ""
+    """Of the adapter that was applied to the weights; empty for none."""
 
 
 def campaign_tags(facts: CampaignFacts) -> dict[str, str]:
@@ -137,6 +139,7 @@ def comparison_tags(facts: ComparisonFacts, parent: str) -> dict[str, str]:
         "drift.floor.rows": facts.rows_expected,
         "drift.arm.reference": facts.reference,
         "drift.launch": str(facts.launch),
+        **({"drift.adapter_sha256": facts.adapter_sha256} if facts.adapter_sha256 else {}),
         **{f"drift.facet.{name}": getattr(facts, name) for name in _FACETS},
         **{f"{KEY_PREFIX}{name}": value for name, value in facts.comparability.items()},
     }
