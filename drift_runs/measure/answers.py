@@ -142,7 +142,11 @@ def _described(
         "wrong": len(wrong),
     }
     if len(wrong):
-        described |= _first_wrong(rows.table.slice(span.start + int(wrong[0]), 1).to_pylist()[0], texts)
+        row = rows.table.slice(span.start + int(wrong[0]), 1).to_pylist()[0]
+        described |= _first_wrong(row, texts)
+        if texts and stream is not None:
+            place = texts.tokens.place(stream[answer.start : answer.end], row["position"] - answer.start)
+            described |= {"wrong_from": place.start, "wrong_to": place.end}
     return described
 
 

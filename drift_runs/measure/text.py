@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 BEFORE_CHARACTERS = 160
 AFTER_CHARACTERS = 80
@@ -15,6 +16,13 @@ _LONGEST = 4
 """Bytes of a character in UTF-8."""
 
 _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\"}
+
+
+class Place(NamedTuple):
+    """Characters of a passage, half-open."""
+
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,13 @@ class TokenText:
     def passage(self, ids: Sequence[int]) -> str:
         """Tokens in order; a character that they split between them is whole again."""
         return "".join(self._characters(ids))
+
+    def place(self, ids: Sequence[int], at: int) -> Place:
+        """Where in the passage of ``ids`` the token ``ids[at]`` stands, a character that it shares included."""
+        whole = self._characters(ids)
+        start = _equal_length(whole, self._characters(ids[:at]))
+        after = _equal_length(whole[::-1], self._characters(ids[at + 1 :])[::-1])
+        return Place(start, sum(map(len, whole)) - after)
 
     def before(self, ids: Sequence[int], position: int, characters: int = BEFORE_CHARACTERS) -> str:
         """The last characters of the text before a position."""
@@ -76,6 +91,16 @@ class Texts:
     tokens: TokenText
     streams: Mapping[str, Sequence[int]]
     """Window to the ids of its whole stream."""
+
+
+def _equal_length(left: Sequence[str], right: Sequence[str]) -> int:
+    """Length of the characters that both begin with."""
+    length = 0
+    for one, other in zip(left, right, strict=False):
+        if one != other:
+            break
+        length += len(one)
+    return length
 
 
 def _shown(data: bytes) -> list[str]:

@@ -129,6 +129,8 @@ class TestTable:
         found = of(answers_table(table, protocol, arm="q", texts=texts))
         assert (found["early"]["text"], found["late"]["text"]) == ("<3><4><5>", "<8><9>")
         assert (found["early"]["token_text"], found["early"]["candidate_text"]) == ("<4>", r"\{77}")
+        assert (found["early"]["wrong_from"], found["early"]["wrong_to"]) == (3, 6)
+        assert found["late"]["wrong_from"] is found["other"]["wrong_to"] is None
         # The stream of window a is not known; its tokens are.
         assert (found["other"]["text"], found["other"]["token_text"]) == (None, "<2>")
 

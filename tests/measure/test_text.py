@@ -53,6 +53,27 @@ def test_before_and_after_leave_the_token_out() -> None:
     assert texts.before(ids, 4, characters=2) == r"\nd" and texts.after(ids, 0, characters=2) == r"b\n"
 
 
+def test_where_a_token_stands_in_a_passage() -> None:
+    texts = TokenText([b"a", b"\n", b"\xe6\x9d", b"\xb1b", b""])
+    ids = [0, 1, 2, 3, 0, 4, 0]  # shown as a\\n東baa
+    assert texts.passage(ids) == r"a\n東baa"
+    assert [texts.place(ids, at) for at in range(7)] == [(0, 1), (1, 3), (3, 4), (3, 5), (5, 6), (6, 6), (6, 7)]
+
+
+@given(st.text(st.sampled_from("aé東😀"), min_size=1, max_size=8), st.data())
+def test_a_place_holds_every_character_that_the_token_has_a_byte_of(text: str, data: st.DataObject) -> None:
+    whole = text.encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
+    edges = [0, *cuts, len(whole)]
+    texts = TokenText([whole[start:end] for start, end in pairwise(edges)])
+    owner = [at for at, letter in enumerate(text) for _ in letter.encode()]
+    for at, (start, end) in enumerate(pairwise(edges)):
+        place = texts.place(range(len(edges) - 1), at)
+        held = sorted(set(owner[start:end]))
+        assert place.start <= place.end
+        assert not held or place == (held[0], held[-1] + 1)
+
+
 def test_a_long_token_is_cut() -> None:
     texts = TokenText(["é".encode() * 1000, b"x"])
     assert texts.before([0, 1], 1) == "é" * 160 and texts.after([1, 0], 0) == "é" * 80
