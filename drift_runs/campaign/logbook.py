@@ -103,7 +103,7 @@ class Logbook:
 
         ``SameRows`` when rows that must differ do not.
         """
-        from drift_runs.tracking.reader import load_figures
+        from drift_runs.tracking.reader import load_figures, load_listed
 
         against = self.outcomes.get(execution.against)
         if error is None and against is not None and against.error is not None:
@@ -128,7 +128,7 @@ class Logbook:
             comparability={**key.as_tags(), "floors": floors},
         )
         started = self.tracker.start_comparison(self.run_id, facts)
-        figures = determinism = None
+        figures = determinism = listed = None
         warnings: tuple[str, ...] = ()
         if error is not None:
             self.tracker.fail(started.run_id, str(error))
@@ -153,14 +153,15 @@ class Logbook:
             }
             if started.complete:
                 figures = load_figures(self.tracker.uri, started.run_id)
+                listed = load_listed(self.tracker.uri, started.run_id)
                 self.results.keep(comparison, figures, **place)
             else:
                 self.results.texts = self.results.texts or stored_texts(self.store, self.loaded)
                 result = self.results.measure(comparison, **place)
-                figures = result.figures
+                figures, listed = result.figures, result.listed
                 identity = self.comparison_id(execution)
                 rows = {name: self.store.comparison_file(identity, name) for name in execution.windows}
-                self.tracker.log_figures(started.run_id, figures, rows, table, result.listed)
+                self.tracker.log_figures(started.run_id, figures, rows, table, listed, result.answers)
                 self.tracker.complete(started.run_id)
                 self._joined = True
         outcome = Outcome(
@@ -170,19 +171,26 @@ class Logbook:
             run_id=started.run_id,
             error=error,
             warnings=warnings,
+            listed=listed,
         )
         self.outcomes[execution.name] = outcome
         return outcome
 
-    def log_across(self) -> None:
-        """What the arms say of each other: once, and again when an arm joined a campaign that was whole."""
+    def log_across(self) -> pa.Table:
+        """What the arms say of each other: once, and again when an arm joined a campaign that was whole.
+
+        The table ``AGREEMENT``, as it was logged before or now.
+        """
+        from drift_runs.tracking.reader import load_agreement
+
         if self.complete_before and not self._joined:
-            return
+            return load_agreement(self.tracker.uri, self.run_id)
         across = self.results.across()
         self.tracker.log_across(self.run_id, pairs=across.pairs, agreement=across.agreement, proposals=across.proposals)
         dictionary = self.store.dictionary_file(self.loaded.protocol.dictionary.sha256)
         if dictionary.is_file():
             self.tracker.log_files(self.run_id, {artifacts.DICTIONARY_FILE: dictionary})
+        return across.agreement
 
     def _ranked(self, execution: Execution) -> bool:
         return not undeclared_settings(execution, self._against(execution))

@@ -44,6 +44,8 @@ class Outcome:
     run_id: str
     error: DriftError | None
     warnings: tuple[str, ...] = ()
+    listed: pa.Table | None = None
+    """Schema ``LISTED``; None where there are no figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Result:
     outcomes: tuple[Outcome, ...]
     timing: Timing
     already_complete: bool
+    agreement: pa.Table
+    """Schema ``AGREEMENT``: whether the figures put the arms in the same order."""
 
     @property
     def failed(self) -> tuple[Outcome, ...]:

@@ -72,7 +72,7 @@ class _Campaign:
             for number, group in enumerate(parts):
                 self._take(group, last=number == len(parts) - 1)
             self._measure_rest()
-            log.log_across()
+            agreement = log.log_across()
         except (DriftError, KeyboardInterrupt) as error:
             if not log.complete_before:
                 # The first error is the cause: on a full disk this fails too. An unmarked run is found as dead later.
@@ -96,6 +96,7 @@ class _Campaign:
             outcomes=outcomes,
             timing=self.clock.read(),
             already_complete=log.complete_before and left == 0,
+            agreement=agreement,
         )
 
     def _taken_again(self, group: Sequence[str]) -> list[str]:
