@@ -296,6 +296,17 @@ class LlamaCpp:
         self._decode(np.asarray([token], dtype=np.int32), np.ones(1, dtype=bool))
         return self._last_row()
 
+    def rewind(self, count: int) -> None:
+        """Keep the first ``count`` tokens of what was scored or started, so that ``append`` goes on from there."""
+        self._refuse_closed()
+        if not 1 <= count <= self._used:
+            raise ConfigError(
+                f"cannot keep {count} tokens", where=self.model_file.name, expected=f"1 to {self._used}, as evaluated"
+            )
+        if not self._library.llama_memory_seq_rm(self._memory, 0, count, -1):
+            raise EngineError("the model's memory cannot be cut", where=self.model_file.name)
+        self._used = count
+
     def reset(self) -> None:
         """Forget the history; the cache's bytes are cleared too, so that a stale cell can change nothing."""
         self._refuse_closed()

@@ -148,6 +148,7 @@ _FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "llama_set_adapters_lora": (c.c_int32, [_VOID, c.POINTER(_VOID), c.c_size_t, c.POINTER(c.c_float)]),
     "llama_get_memory": (_VOID, [_VOID]),
     "llama_memory_clear": (None, [_VOID, c.c_bool]),
+    "llama_memory_seq_rm": (c.c_bool, [_VOID, c.c_int32, c.c_int32, c.c_int32]),
     "llama_decode": (c.c_int32, [_VOID, Batch]),
     "llama_get_logits": (c.POINTER(c.c_float), [_VOID]),
     "llama_get_logits_ith": (c.POINTER(c.c_float), [_VOID, c.c_int32]),

@@ -147,6 +147,26 @@ class TestGeometry:
         np.testing.assert_allclose(engine.start(tokens[:30]), every[29], atol=0.05)
         np.testing.assert_allclose(engine.append(tokens[30]), every[30], atol=0.05)
 
+    def test_going_on_after_a_rewind_is_going_on(self, open_tiny: Opener, tokens: list[int]) -> None:
+        engine = open_tiny()
+        engine.start(tokens[:12])
+        straight = [engine.append(token) for token in (3, 4, 5)]
+        engine.start(tokens[:12])
+        for token in (9, 8, 7, 6):
+            engine.append(token)
+        engine.rewind(12)
+        assert [engine.append(token).tobytes() for token in (3, 4, 5)] == [row.tobytes() for row in straight]
+        rows(engine, tokens)
+        engine.rewind(12)
+        np.testing.assert_allclose(engine.append(3), straight[0], atol=0.05)
+
+    @pytest.mark.parametrize("count", [-1, 0, 13])
+    def test_a_rewind_to_what_was_not_evaluated(self, open_tiny: Opener, tokens: list[int], count: int) -> None:
+        engine = open_tiny()
+        engine.start(tokens[:12])
+        with pytest.raises(ConfigError, match=f"cannot keep {count} tokens; expected 1 to 12"):
+            engine.rewind(count)
+
     def test_logits_of_a_start_are_a_copy(self, open_tiny: Opener, tokens: list[int]) -> None:
         engine = open_tiny()
         first = engine.start(tokens[:5])
