@@ -22,6 +22,7 @@ SCHEMAS = {
 }
 ROWS = {
     "agreement-1": 306,
+    "answers-1": 5,
     "comparison-1": 21,
     "comparison-2": 21,
     "contexts-1": 4,
