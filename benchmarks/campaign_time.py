@@ -28,7 +28,7 @@ from drift_runs.machine import load_machine, machine_text
 from drift_runs.protocol.load import LoadedProtocol, find_protocol, load_protocol
 from drift_runs.store import Store
 from drift_runs.tracking.uris import resolve_uri
-from drift_runs.weights import demo
+from drift_runs.weights.demo import QUICK, prepare
 
 THREADS = 2
 ARMS = ("q8_0", "kv-q4_0")
@@ -137,13 +137,13 @@ def folder_bytes(folder: Path) -> int:
 
 
 def measure() -> CampaignTime:
-    loaded = load_protocol(find_protocol("smollm2-quick"))
+    loaded = load_protocol(find_protocol(QUICK.protocol))
     with tempfile.TemporaryDirectory(prefix="drift-bench-") as name:
         folder = Path(name)
         if not os.environ.get("DRIFT_BENCH_FULL"):
             loaded = cut(loaded, folder)
         machine_file = folder / "drift.toml"
-        text = machine_text(demo.prepare(), same_model=demo.SAME_MODEL, threads=THREADS)
+        text = machine_text(prepare(QUICK).models, same_model=QUICK.same_model, threads=THREADS)
         machine_file.write_text(text, encoding="utf-8")
         machine = load_machine(machine_file)
         executions = plan_executions(loaded, machine, identity())

@@ -249,13 +249,13 @@ def unbroken_smollm2(tmp_path_factory: pytest.TempPathFactory, smollm2: Path) ->
     """The demo's model: two windows of about 120 tokens, F16, Q8_0, and KV cache in Q4_0."""
     from drift_runs.engines.llama_cpp import LlamaCpp
     from drift_runs.machine import machine_text
-    from drift_runs.weights.demo import variant_file
+    from drift_runs.weights.demo import QUICK, recipe_file
     from drift_runs.weights.fetch import cache_folder
     from drift_runs.weights.variants import write_variant
     from tests.engines.conftest import settings
 
     folder = tmp_path_factory.mktemp("smollm2")
-    models = {"f16": variant_file("f16", cache_folder()), "q8_0": variant_file("q8_0", cache_folder())}
+    models = {name: recipe_file(QUICK.arms[name], cache_folder()) for name in ("f16", "q8_0")}
     for name, path in models.items():
         if not path.is_file():
             write_variant(smollm2 if name == "f16" else models["f16"], path, weights=name)
