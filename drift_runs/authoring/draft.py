@@ -1,4 +1,4 @@
-"""The part of a protocol file that recording writes: ``[[windows]]`` and ``[[ranges]]`` between two marker lines."""
+"""The part of a protocol file that recording writes, between two marker lines: windows, ranges and answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ END = "# --- end of what 'drift record' wrote"
 
 
 def blocks(recipe: Recipe, recorded: Sequence[Recorded]) -> str:
-    """The TOML of all windows and ranges, in the recipe's order."""
+    """The TOML of all windows with their ranges and answers, in the recipe's order."""
     parts = []
     for item in recorded:
         window, stream = item.window, item.stream
-        spans = ", ".join(f"[{span.start}, {span.end}]" for span in item.spans)
+        spans = ", ".join(f"[{start}, {end}]" for start, end in item.layout.scored)
         parts.append(
             f"[[windows]]\nname = {_text(window.name)}\npanel = {_text(window.panel)}\n"
             f"document = {_text(window.document)}\ntitle = {_text(window.title)}\n"
@@ -27,7 +27,12 @@ def blocks(recipe: Recipe, recorded: Sequence[Recorded]) -> str:
         parts += [
             f"[[ranges]]\nname = {_text(span.name)}\nwindow = {_text(window.name)}\nkind = {_text(span.kind)}\n"
             f"from = {span.start}\nto = {span.end}\n"
-            for span in item.spans
+            for span in item.layout.spans
+        ]
+        parts += [
+            f"[[answers]]\nname = {_text(answer.name)}\nwindow = {_text(window.name)}\nfrom = {answer.start}\n"
+            f"to = {answer.end}\nform = {_text(answer.kind)}\n"
+            for answer in item.layout.answers
         ]
     return "\n".join(parts)
 

@@ -52,6 +52,8 @@ class RecipeWindow(Part):
     """File below the recipe's ``sources``."""
     generate: Generate | None = None
     """Absent for an authored text, whose ranges are marked in its source."""
+    must_pass: bool = True
+    """The reference must itself choose every token of the expected answers that the source marks."""
 
 
 class Recipe(Part):
@@ -78,9 +80,16 @@ class Recipe(Part):
             raise ValueError(f"window {twice[0]!r} is there twice")
         panels = {panel.name: panel.role for panel in self.panels}
         for window in self.windows:
-            wanted = "generated" if window.generate else "prompt"
-            if panels.get(window.panel) != wanted:
+            role = panels.get(window.panel)
+            # Answers that the reference passes are its own writing too; whether a source has any is not known here.
+            if role is None or (window.generate and role != "generated"):
+                wanted = "generated" if window.generate else "prompt"
                 raise ValueError(f"window {window.name!r} needs a panel of role {wanted}, {window.panel!r} is not one")
+            if role == "generated" and not window.generate and not window.must_pass:
+                raise ValueError(
+                    f"window {window.name!r} needs generate or must_pass = true, because panel {window.panel!r} holds "
+                    "what the reference writes"
+                )
         return self
 
 

@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from drift_runs.errors import ProtocolError
-from drift_runs.protocol.model import RangeKind
+from drift_runs.generate.answer_forms import TURN_END, TURN_START
+from drift_runs.protocol.model import Answer, RangeKind
 
-TURN_START = "<|im_start|>"
-TURN_END = "<|im_end|>"
 ROLES = ("system", "user", "assistant", "tool")
 KINDS: tuple[str, ...] = get_args(RangeKind)
+FORMS: tuple[str, ...] = get_args(Answer.model_fields["form"].annotation)
 DIRECTIVES = (
-    f"{', '.join(ROLES)}, close, tools NAME ..., range KIND NAME, end, include FILE to LABEL, label LABEL, generate"
+    f"{', '.join(ROLES)}, close, tools NAME ..., schemas NAME ..., range KIND NAME, end, answer FORM NAME, "
+    "include FILE to LABEL, label LABEL, generate"
 )
 
 
 class Mark(NamedTuple):
-    """A scored range as half-open byte offsets ``[start, end)`` of the rendered text."""
+    """A range or an answer as half-open byte offsets ``[start, end)`` of the rendered text."""
 
     kind: str
+    """Kind of the range, form of the answer."""
     name: str
     start: int
     end: int
@@ -38,8 +40,11 @@ class Rendered:
 
     text: str
     marks: tuple[Mark, ...]
+    """Ranges. One with answers inside goes from the start of its first to the end of its last."""
+    answers: tuple[Mark, ...]
+    """Expected answers, each inside a range: of that range they alone are scored."""
     tools: tuple[dict, ...]
-    """Parsed ``tools/NAME.json``, in the order of their first use."""
+    """Schemas of ``tools/NAME.json``, in the order of their first use."""
     prompt_only: bool
     """True when the text ends at ``%% generate``: the reference writes the rest."""
 
@@ -47,8 +52,8 @@ class Rendered:
 def render(path: Path, *, until: str = "") -> Rendered:
     """Render one source file; ``until`` cuts it at that label.
 
-    Raises ``ProtocolError`` with file and line for a missing file, an unknown directive, or a range that is opened
-    twice, not closed, or closed without being open.
+    Raises ``ProtocolError`` with file and line for a missing file, an unknown directive, a range that is opened
+    twice, not closed, or closed without being open, or an answer that no turn of the assistant follows.
     """
     builder = _Builder(path)
     try:
@@ -59,6 +64,8 @@ def render(path: Path, *, until: str = "") -> Rendered:
         lines.pop()
     for number, line in enumerate(lines, 1):
         builder.number = number
+        if builder.answer_waits and not (line.startswith("%%") and line[2:].split() == ["assistant"]):
+            raise builder.fail(f"answer {builder.answer_waits[1]!r} has no turn", "'%% assistant' in the next line")
         if not line.startswith("%%"):
             builder.body.append(line + "\n")
             continue
@@ -83,6 +90,9 @@ class _Builder:
         self.turn_open = False
         self.range_open: tuple[str, str, int] | None = None
         self.marks: list[Mark] = []
+        self.answer_waits: tuple[str, str] | None = None
+        self.answer_open: tuple[str, str, int] | None = None
+        self.answers: list[Mark] = []
         self.tools: dict[str, dict] = {}
         self.prompt_only = False
 
@@ -99,13 +109,20 @@ class _Builder:
                 self.close_turn()
                 self.body.append(f"{TURN_START}{role}\n")
                 self.turn_open = True
+                if self.answer_waits:
+                    self.answer_open = (*self.answer_waits, self.offset)
+                    self.answer_waits = None
             case ["close"]:
                 if not self.turn_open:
                     raise self.fail("no turn is open", "'%% close' after a chat turn")
                 self.close_turn()
             case ["tools", *names] if names:
                 for name in names:
-                    self.add_tool(name)
+                    for tool in self.schemas(name):
+                        self.body.append(json.dumps(tool, ensure_ascii=False) + "\n")
+            case ["schemas", *names] if names:
+                for name in names:
+                    self.schemas(name)
             case ["range", kind, name]:
                 if kind not in KINDS:
                     raise self.fail(f"unknown range kind {kind!r}", f"one of {', '.join(KINDS)}")
@@ -115,8 +132,14 @@ class _Builder:
             case ["end"]:
                 if not self.range_open:
                     raise self.fail("no range is open", "'%% range KIND NAME' before '%% end'")
-                self.marks.append(Mark(*self.range_open, self.offset))
+                self.end_range(*self.range_open)
                 self.range_open = None
+            case ["answer", form, name]:
+                if form not in FORMS:
+                    raise self.fail(f"unknown form {form!r}", f"one of {', '.join(FORMS)}")
+                if not self.range_open:
+                    raise self.fail("no range is open", "'%% range KIND NAME' before '%% answer'")
+                self.answer_waits = (form, name)
             case ["include", name, "to", label]:
                 if self.body:
                     raise self.fail("an include must come first", "nothing above '%% include'")
@@ -132,20 +155,34 @@ class _Builder:
             case _:
                 raise self.fail(f"unknown directive {' '.join(words)!r}", f"one of {DIRECTIVES}")
 
-    def add_tool(self, name: str) -> None:
+    def end_range(self, kind: str, name: str, start: int) -> None:
+        """An answer that is open ends with its turn, and the range with it."""
+        if self.answer_open:
+            self.close_turn()
+        inside = [answer for answer in self.answers if answer.start >= start]
+        edges = (inside[0].start, inside[-1].end) if inside else (start, self.offset)
+        self.marks.append(Mark(kind, name, *edges))
+
+    def schemas(self, name: str) -> list[dict]:
+        """The schemas of a file, one or a list; they are kept with the text."""
         file = self.path.parent / "tools" / f"{name}.json"
         try:
-            tool = json.loads(file.read_text(encoding="utf-8"))
+            content = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise self.fail(f"no tool {name!r}", f"a file tools/{name}.json") from None
-        self.tools[tool["function"]["name"]] = tool
-        self.body.append(json.dumps(tool, ensure_ascii=False) + "\n")
+        tools = content if isinstance(content, list) else [content]
+        self.tools.update({tool["function"]["name"]: tool for tool in tools})
+        return tools
 
     def close_turn(self) -> None:
         if not self.turn_open:
             return
         self.drop_newline()
-        self.body.append(f"{TURN_END}\n")
+        self.body.append(TURN_END)
+        if self.answer_open:
+            self.answers.append(Mark(*self.answer_open, self.offset))
+            self.answer_open = None
+        self.body.append("\n")
         self.turn_open = False
 
     def drop_newline(self) -> None:
@@ -155,9 +192,13 @@ class _Builder:
             self.body[-1] = self.body[-1][:-1]
 
     def cut(self) -> Rendered:
-        return Rendered(text="".join(self.body), marks=(), tools=tuple(self.tools.values()), prompt_only=True)
+        return Rendered(
+            text="".join(self.body), marks=(), answers=(), tools=tuple(self.tools.values()), prompt_only=True
+        )
 
     def finish(self) -> Rendered:
+        if self.answer_waits:
+            raise self.fail(f"answer {self.answer_waits[1]!r} has no turn", "'%% assistant' in the next line")
         if self.range_open:
             raise self.fail(f"range {self.range_open[1]!r} is not closed", "'%% end'")
         if self.prompt_only and self.marks:
@@ -169,6 +210,7 @@ class _Builder:
         return Rendered(
             text="".join(self.body),
             marks=tuple(self.marks),
+            answers=tuple(self.answers),
             tools=tuple(self.tools.values()),
             prompt_only=self.prompt_only,
         )

@@ -12,9 +12,10 @@ from drift_runs.errors import ProtocolError
 
 
 class TokenSpan(NamedTuple):
-    """A range as half-open token positions ``[start, end)``."""
+    """A range or an answer as half-open token positions ``[start, end)``."""
 
     kind: str
+    """Kind of the range, form of the answer."""
     name: str
     start: int
     end: int
@@ -26,7 +27,13 @@ def decode(tokens: Sequence[int], token_bytes: Sequence[bytes]) -> bytes:
 
 
 def token_spans(
-    text: str, tokens: Sequence[int], token_bytes: Sequence[bytes], marks: Sequence[Mark], *, where: str = ""
+    text: str,
+    tokens: Sequence[int],
+    token_bytes: Sequence[bytes],
+    marks: Sequence[Mark],
+    *,
+    where: str = "",
+    noun: str = "range",
 ) -> tuple[TokenSpan, ...]:
     """Token positions of each mark.
 
@@ -50,7 +57,7 @@ def token_spans(
             if edges[index] != offset:
                 token = token_bytes[tokens[index - 1]]
                 raise ProtocolError(
-                    f"range {mark.name!r} has an edge inside the token {token!r}",
+                    f"{noun} {mark.name!r} has an edge inside the token {token!r}",
                     where=where,
                     expected="edges where a token ends",
                     todo="move the directive to a line that is followed by neither a blank nor an indented line",
@@ -58,15 +65,13 @@ def token_spans(
             ends.append(index)
         start, end = ends
         if end <= start:
-            raise ProtocolError(
-                f"range {mark.name!r} is [{start}, {end})", where=where, expected="one token or more in a range"
-            )
+            raise ProtocolError(f"{noun} {mark.name!r} is [{start}, {end})", where=where, expected="one token or more")
         if start < 1:
             raise ProtocolError(
-                f"range {mark.name!r} is [{start}, {end}), and the first token of a text has no prediction",
+                f"{noun} {mark.name!r} is [{start}, {end}), and the first token of a text has no prediction",
                 where=where,
-                expected="a range from position 1 on",
-                todo="put a line of text, or a chat turn, before the range",
+                expected="a span from position 1 on",
+                todo=f"put a line of text, or a chat turn, before the {noun}",
             )
         spans.append(TokenSpan(mark.kind, mark.name, start, end))
     return tuple(spans)

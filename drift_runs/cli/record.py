@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 HELP = """Make the token streams of a recipe: authored texts are tokenised, the others are written by the reference,
-once. Writes the streams and the windows of the draft protocol beside the recipe; with --out, streams alone, and the
-windows are printed. A frozen protocol is never written to."""
+once, and it must itself choose every token of the answers that a text expects. Writes the streams and the windows of
+the draft protocol beside the recipe; with --out, streams alone, and the windows are printed. A frozen protocol is never
+written to."""
 EXAMPLE = """drift record protocols/smollm2-quick.recipe.toml --model f16.gguf --out try-streams
 drift record mine.recipe.toml --model f16.gguf --only pb-prose"""
 
@@ -89,12 +90,14 @@ def run(args: argparse.Namespace) -> int:
                 )
                 write_stream(file, item.stream)
                 line.clear()
-                scored = sum(span.end - span.start for span in item.spans)
-                print(f"{window.name}: {len(item.stream.tokens)} tokens, {scored} scored", file=sys.stderr, flush=True)
+                scored = sum(end - start for start, end in item.layout.scored)
+                answers = f", {len(item.layout.answers)} answers" if item.layout.answers else ""
+                said = f"{window.name}: {len(item.stream.tokens)} tokens, {scored} scored{answers}"
+                print(said, file=sys.stderr, flush=True)
                 done.append(item)
             elif file.is_file():
                 stream = Stream.model_validate_json(file.read_bytes())
-                done.append(Recorded(window=window, stream=stream, spans=recorder.spans_of(window, stream)))
+                done.append(Recorded(window=window, stream=stream, layout=recorder.layout_of(window, stream)))
             elif args.out is None:
                 raise ProtocolError(
                     "no stream was recorded yet", where=str(file), todo="record all windows once, without --only"

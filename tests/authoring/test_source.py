@@ -55,6 +55,60 @@ def test_tools_become_one_line_of_json_and_are_kept_parsed(tmp_path: Path) -> No
     assert json.dumps(tool) in rendered.text.split("\n")[2]
 
 
+def test_schemas_are_kept_without_text_and_a_file_may_hold_several(tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("look", "wait")]
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "both.json").write_text(json.dumps(tools), encoding="utf-8")
+    rendered = render(write(tmp_path, "%% system\nTools: look, wait\n%% schemas both\n%% user\n%% generate\n"))
+    assert rendered.tools == tuple(tools)
+    assert rendered.text == "<|im_start|>system\nTools: look, wait<|im_end|>\n<|im_start|>user\n"
+
+
+CHAT = """%% system
+Be short.
+%% range json both
+%% user
+one
+%% answer json first
+%% assistant
+[1]
+%% user
+two
+%% assistant
+not an answer
+%% user
+three
+%% answer text second
+%% assistant
+pong
+more
+%% close
+%% end
+behind
+"""
+
+
+def test_an_answer_is_a_turns_body_with_its_end_token_and_the_range_goes_from_the_first_to_the_last(
+    tmp_path: Path,
+) -> None:
+    rendered = render(write(tmp_path, CHAT))
+    data = rendered.text.encode()
+    assert [(one.kind, one.name) for one in rendered.answers] == [("json", "first"), ("text", "second")]
+    assert [data[one.start : one.end] for one in rendered.answers] == [b"[1]<|im_end|>", b"pong\nmore<|im_end|>"]
+    assert rendered.marks == (Mark("json", "both", rendered.answers[0].start, rendered.answers[1].end),)
+    assert rendered.text.endswith("<|im_start|>assistant\npong\nmore<|im_end|>\nbehind\n")
+
+
+def test_the_end_of_a_range_closes_the_turn_of_an_answer(tmp_path: Path) -> None:
+    closed = render(write(tmp_path, CHAT))
+    assert render(write(tmp_path, CHAT.replace("%% close\n", ""))) == closed
+
+
+def test_a_range_without_answers_beside_one_with_them_keeps_its_edges(tmp_path: Path) -> None:
+    rendered = render(write(tmp_path, CHAT + "%% range prose rest\nall of it\n%% end\n"))
+    assert rendered.text.encode()[rendered.marks[1].start : rendered.marks[1].end] == b"all of it\n"
+
+
 def test_include_takes_a_text_up_to_a_label_without_its_ranges(tmp_path: Path) -> None:
     whole = write(
         tmp_path,
@@ -82,6 +136,11 @@ def test_include_takes_a_text_up_to_a_label_without_its_ranges(tmp_path: Path) -
         ("%% tools missing\n", "no tool 'missing'"),
         ("a\n%% range code a\nb\n%% end\n%% generate\n", "a prompt has no ranges of its own"),
         ("a\n%% include text.txt to b\n", "an include must come first"),
+        ("%% answer text a\n%% assistant\nx\n", "line 1: no range is open"),
+        ("%% range cli r\n%% answer txt a\n", "line 2: unknown form 'txt'; expected one of call, json, text"),
+        ("%% range cli r\n%% answer text a\n%% user\n", "line 3: answer 'a' has no turn"),
+        ("%% range cli r\n%% answer text a\nwords\n", "line 3: answer 'a' has no turn"),
+        ("%% range cli r\n%% answer text a\n", "answer 'a' has no turn"),
     ],
 )
 def test_faults_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:
