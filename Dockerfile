@@ -18,6 +18,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY drift_runs ./drift_runs
 COPY dashboard ./dashboard
 COPY protocols ./protocols
+COPY models/smollm2-ops/smollm2-ops.gguf models/smollm2-ops/smollm2-ops.sha256 ./models/smollm2-ops/
 RUN /opt/drift/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check \
         --no-deps --no-build-isolation .
 

@@ -2,7 +2,7 @@
 
     python export.py --work work --out smollm2-ops.gguf
 
-Needs requirements-train.txt, as train.py does. The same checkpoint always gives the same bytes: the tensors stand in
+Needs the extra "train", as train.py does. The same checkpoint always gives the same bytes: the tensors stand in
 one order and nothing of the time or the machine is written.
 """
 
