@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from drift_runs.authoring.recipe import Generate, Recipe, RecipeWindow, load_recipe
 from drift_runs.authoring.source import render
+from drift_runs.generate.answer_forms import form_problem
 from drift_runs.protocol import model
 from drift_runs.protocol.load import load_followups, load_protocol
 from drift_runs.protocol.lock import Lock
@@ -43,7 +45,7 @@ def test_the_example_is_a_sound_protocol(tmp_path):
 
 def test_the_recipe_and_its_source_are_sound(tmp_path):
     section = TEXT.partition("\n## Recipes\n")[2].partition("\n## ")[0]
-    recipe, source = re.findall(r"```(?:toml)?\n(.*?)```", section, re.DOTALL)
+    recipe, source, answered = re.findall(r"```(?:toml)?\n(.*?)```", section, re.DOTALL)
     path = tmp_path / "mine.recipe.toml"
     path.write_text(recipe, "utf-8")
     (window,) = load_recipe(path).windows
@@ -51,6 +53,15 @@ def test_the_recipe_and_its_source_are_sound(tmp_path):
     text.write_text(source, "utf-8")
     (mark,) = render(text).marks
     assert (mark.kind, mark.name) == ("prose", "letter-text") and mark.start > 0
+    (tmp_path / "tools").mkdir()
+    schema = {"type": "object", "properties": {"port": {"type": "integer"}, "host": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "open_port", "parameters": schema}}
+    (tmp_path / "tools" / "open_port.json").write_text(json.dumps(tool), "utf-8")
+    text.write_text(answered, "utf-8")
+    rendered = render(text)
+    (answer,) = rendered.answers
+    reply = rendered.text.encode()[answer.start : answer.end].decode().removesuffix("<|im_end|>")
+    assert form_problem(answer.kind, reply, rendered.tools) == ""
 
 
 def test_the_amendment_and_the_followups_fit_the_tiny_protocol(tmp_path):
