@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import re
@@ -20,7 +21,8 @@ import drift_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements.lock", "requirements-test.lock")
-SHIPPED = ("drift_runs", "dashboard", "protocols", "pyproject.toml", "README.md", "LICENSE")
+SHIPPED = ("drift_runs", "dashboard", "protocols", "models", "pyproject.toml", "README.md", "LICENSE", ".gitignore")
+ADAPTER = ("smollm2-ops.gguf", "smollm2-ops.sha256")
 
 
 def pins(lock: str) -> dict[str, list[str]]:
@@ -91,6 +93,8 @@ def test_the_wheel_holds_every_module_page_and_protocol(wheel: Path) -> None:
         if path.is_file():
             assert f"drift_runs/shipped_protocols/{path.relative_to(ROOT / 'protocols').as_posix()}" in names
     assert "drift_runs/shipped_protocols/smollm2-quick.toml" in names
+    models = {name.removeprefix("drift_runs/shipped_models/") for name in names if "shipped_models" in name}
+    assert models == set(ADAPTER), "the adapter and its digest, and nothing of what trains it"
     assert {name.split("/")[0] for name in names} == {
         "drift_runs",
         "dashboard",
@@ -128,6 +132,14 @@ def test_the_wheel_finds_the_published_tables(alone: Path, tmp_path: Path) -> No
     assert refused.returncode == 2 and "no such protocol" in refused.stderr
 
 
+def test_the_wheel_finds_its_adapter(alone: Path, tmp_path: Path) -> None:
+    find = "from drift_runs.weights.demo import adapter_file; print(adapter_file())"
+    outcome = subprocess.run([alone, "-P", "-c", find], cwd=tmp_path, capture_output=True, text=True, check=True)
+    found = Path(outcome.stdout.strip())
+    assert found.parent.name == "shipped_models"
+    assert found.read_bytes() == (ROOT / "models" / "smollm2-ops" / "smollm2-ops.gguf").read_bytes()
+
+
 @pytest.mark.parametrize("lock", LOCKS)
 def test_every_pin_has_hashes_and_no_address(lock: str) -> None:
     text = (ROOT / lock).read_text(encoding="utf-8")
@@ -160,8 +172,8 @@ def test_the_lock_meets_what_the_project_asks_for(lock: str, extras: tuple[str, 
 
 
 def test_no_torch_and_no_compiler_in_what_users_install() -> None:
-    names = set(pins(LOCKS[0]))
-    assert not names & {"torch", "transformers", "cmake", "ninja", "cython", "setuptools", "scikit-build-core"}
+    names = {name for lock in LOCKS for name in pins(lock)}
+    assert not names & {"torch", "peft", "transformers", "cmake", "ninja", "cython", "setuptools", "scikit-build-core"}
 
 
 def test_every_target_of_the_makefile_is_in_its_help() -> None:
@@ -211,6 +223,22 @@ def test_a_wrong_interpreter_is_named_with_what_fits(tmp_path: Path) -> None:
 def instructions(stage_of: str) -> list[str]:
     text = re.sub(r"\\\n\s*", "", stage_of)
     return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_the_image_gets_all_that_the_wheel_holds() -> None:
+    """What .dockerignore leaves out or the Dockerfile does not copy, no build in the image can find."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+    lines = instructions((ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    copied = {name for line in lines if line.startswith("COPY ") and "--" not in line for name in line.split()[1:-1]}
+    assert set(included) <= copied
+    for name in included:
+        left_out = True
+        for rule in (ROOT / ".dockerignore").read_text(encoding="utf-8").split():
+            pattern = rule.removeprefix("!").removeprefix("**/")
+            if name == pattern or fnmatch.fnmatch(name, pattern):
+                left_out = not rule.startswith("!")
+        assert not left_out, name
 
 
 def test_the_image_is_hash_checked_and_not_root() -> None:
