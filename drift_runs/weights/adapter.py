@@ -2,7 +2,7 @@
 
 Merged is W' = W + s (alpha / rank) B A: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section
 4.1, with the adapter's scale s of llama.cpp. Each element is summed in float64, rank after rank, and rounded once to
-float32. A product of two float16 values is exact in float64 and numpy's element-wise sums have one order, so the bytes
+float32. A product of two float32 values is exact in float64 and numpy's element-wise sums have one order, so the bytes
 are the same on every machine; a matrix product of a BLAS would promise no order.
 """
 
@@ -75,6 +75,8 @@ def read_adapter(path: Path) -> Adapter:
         raise refuse(f"general.type is {kind!r}: this is no adapter", "'adapter'")
     if (kind := value("adapter.type")) != "lora":
         raise refuse(f"adapter.type is {kind!r}", "'lora'")
+    if value("adapter.alora.invocation_tokens") is not None:
+        raise refuse("it becomes active at certain tokens only, which no merge can do", "an adapter of every token")
     alpha = value("adapter.lora.alpha")
     if not isinstance(alpha, int | float) or not math.isfinite(alpha):
         raise refuse(f"adapter.lora.alpha is {alpha!r}", "a finite number")

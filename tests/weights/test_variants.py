@@ -30,9 +30,11 @@ BOUNDS = {
     "q5_1": 1 / 31 + 1e-3,
     "q4_0": 1 / 8 + 1e-3,
     "q4_1": 1 / 15 + 1e-3,
+    "mxfp4": 1 / 4,
 }
 """Largest error of a weight over the largest weight of its block of 32. The signed types have one level more below zero
-than above, so a weight as large as the largest and of the other sign loses a whole step."""
+than above, so a weight as large as the largest and of the other sign loses a whole step. MXFP4 scales by a power of two
+alone: a largest weight just below 8 times it becomes 6."""
 
 
 def tensors(path: Path) -> dict[str, np.ndarray]:
@@ -54,7 +56,7 @@ def test_every_type(f16: Path, tmp_path: Path, weights: str) -> None:
     found = inspect(target)
     assert found.dominant == weights
     types = {tensor.name: tensor.tensor_type.name.lower() for tensor in open_reader(target).tensors}
-    outer = "q8_0" if weights[:2] in ("q4", "q5") else weights
+    outer = "q8_0" if weights in ("q4_0", "q4_1", "q5_0", "q5_1", "mxfp4") else weights
     assert types["token_embd.weight"] == types["output.weight"] == outer
     assert types["blk.0.attn_q.weight"] == types["blk.1.ffn_down.weight"] == weights
     assert types["blk.0.attn_norm.weight"] == types["output_norm.weight"] == "f32"
@@ -76,6 +78,21 @@ def test_a_variant_loads_and_answers_much_like_its_source(f16: Path, tmp_path: P
         assert one.token_bytes() == two.token_bytes()
     difference = np.abs(reference - made).max()
     assert 0 < difference < 0.5
+
+
+def test_the_engine_reads_mxfp4_as_it_was_meant(f16: Path, tmp_path: Path) -> None:
+    """Its values fit F16, so the same weights in F16 differ only by how the engine rounds what it multiplies."""
+    write_variant(f16, tmp_path / "mxfp4.gguf", weights="mxfp4")
+    write_variant(tmp_path / "mxfp4.gguf", tmp_path / "same.gguf", weights="f16")
+    before, after = tensors(tmp_path / "mxfp4.gguf"), tensors(tmp_path / "same.gguf")
+    assert np.array_equal(before["blk.0.attn_q.weight"], after["blk.0.attn_q.weight"])
+    tokens = [0, *range(2, 20)]
+    found = []
+    for path in (f16, tmp_path / "mxfp4.gguf", tmp_path / "same.gguf"):
+        with LlamaCpp(path, settings()) as engine:
+            found.append(rows(engine, tokens))
+    plain, quantised, same = found
+    assert 0 < np.abs(quantised - same).mean() < np.abs(quantised - plain).mean() / 5
 
 
 def test_metadata_stays(f16: Path, tmp_path: Path) -> None:
