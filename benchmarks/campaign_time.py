@@ -40,7 +40,8 @@ from pathlib import Path
 from drift_runs.engines.base import EngineSettings
 from drift_runs.engines.llama_cpp import LlamaCpp
 job = json.loads(sys.stdin.read())
-engine = LlamaCpp(Path(job["model"]), EngineSettings(**job["settings"]))
+adapter = job["adapter"] and Path(job["adapter"])
+engine = LlamaCpp(Path(job["model"]), EngineSettings(**job["settings"]), adapter=adapter)
 opened = time.perf_counter()
 for window in job["windows"]:
     for block in engine.score(window["tokens"], window["positions"]):
@@ -122,7 +123,12 @@ def bare(executions: tuple[Execution, ...], loaded: LoadedProtocol) -> tuple[flo
             spans = loaded.protocol.window(name).scored
             positions = [position for start, end in spans for position in range(start, end)]
             windows.append({"tokens": list(loaded.tokens(name)), "positions": positions})
-        job = {"model": str(execution.weights.path), "settings": asdict(execution.settings), "windows": windows}
+        job = {
+            "model": str(execution.weights.path),
+            "adapter": execution.adapter and str(execution.adapter.path),
+            "settings": asdict(execution.settings),
+            "windows": windows,
+        }
         started = time.perf_counter()
         done = subprocess.run(
             [sys.executable, "-c", _BARE], input=json.dumps(job), capture_output=True, text=True, check=True
