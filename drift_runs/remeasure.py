@@ -284,8 +284,13 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "agreement": ("left", "right", "outliers"),
     "proposals": ("window", "rule", "floor"),
     "determinism": ("against", "window"),
+    "answers": ("answer",),
 }
 """What names a row of each table."""
+
+
+_LEFT_OUT = ("window_hash", "text", "token_text", "candidate_text", "wrong_from", "wrong_to")
+"""What needs more than the comparison: the rows themselves, or the dictionary and the streams."""
 
 
 class Compared(NamedTuple):
@@ -302,11 +307,10 @@ def differences(kind: str, label: str, logged: pa.Table, computed: pa.Table) -> 
     """Row by row: texts in full, numbers to the tolerance.
 
     A column that is null throughout the logged table is left out: the version that wrote it had no such column.
-    ``kind`` is ``figures``, ``determinism``, ``pairs``, ``agreement`` or ``proposals``.
+    ``kind`` is ``figures``, ``determinism``, ``answers``, ``pairs``, ``agreement`` or ``proposals``.
     """
     keys = _KEYS[kind]
-    # The hash of a window's rows needs the rows, and only their comparison may be at hand.
-    left_out = (*keys, "window_hash")
+    left_out = (*keys, *_LEFT_OUT)
     compared = _COMPARED if kind == "figures" else tuple(name for name in computed.column_names if name not in left_out)
     compared = tuple(name for name in compared if not logged.num_rows or logged[name].null_count < logged.num_rows)
 

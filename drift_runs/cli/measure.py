@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from drift_runs.cli import table
+    from drift_runs.cli import remarks, table
     from drift_runs.errors import NotMeasured
     from drift_runs.protocol.problems import did_you_mean
     from drift_runs.remeasure import Remeasured
@@ -51,32 +51,54 @@ def run(args: argparse.Namespace) -> int:
         if missing := rows.missing(entry):
             unfinished += 1
             print(f"{entry.name}: {missing} of {len(entry.windows)} windows are not there yet", file=sys.stderr)
-    again = Remeasured(campaign, rows)
+    protocol = campaign.protocol
+    expected = bool(protocol.answers)
+    again = Remeasured(campaign, rows, _texts(campaign, rows))
     figures = {}
-    determinism = {}
+    results = {}
     for entry, result, found in again.arms(args.arm):
         if not args.json:
             if not figures:
-                print(table.header(campaign.protocol.capture.divergence))
+                print(table.header(protocol.capture.divergence, answers=expected))
             last = ""
             if entry.kind == "floor" and result is not None:
                 last = f"rows same {result.agreement.rows_identical}/{result.agreement.rows}"
-            print(table.figures_row(entry.name, found, last=last))
+            print(table.figures_row(entry.name, found, last=last, answers=expected))
         figures[entry.name] = found
         if result is not None:
-            determinism[entry.name] = result.determinism
+            results[entry.name] = result
     if not figures:
         raise NotMeasured("no arm is whole", where=str(args.store), todo=f"go on with: drift run {args.run}")
+    across = None if args.arm or unfinished or (args.json and args.no_check) else again.across()
     if args.json:
         json.dump({name: found.to_pylist() for name, found in figures.items()}, sys.stdout, allow_nan=False)
         print()
     else:
+        arms = {entry.name for entry in campaign.measured if entry.kind in ("candidate", "follow-up")}
+        listed = {name: result.listed for name, result in results.items() if name in arms}
+        agreement = None if across is None else across.agreement
+        below = table.answers_lines(figures[name] for name in figures if name in arms)
+        for line in [*below, *remarks.lines(listed, agreement, protocol.capture.divergence)]:
+            print(line)
         draft = campaign.loaded is not None and campaign.loaded.draft
-        print(table.protocol_notes(campaign.protocol, draft=draft))
+        print(table.protocol_notes(protocol, draft=draft))
     if args.no_check:
         return 0
-    across = None if args.arm or unfinished else again.across()
-    return _check(args, campaign, figures, determinism, across, unfinished)
+    return _check(args, campaign, figures, results, across, unfinished)
+
+
+def _texts(campaign, rows):
+    """What the ids of the streams say, where the protocol's file and the store's dictionary are at hand."""
+    from drift_runs.campaign.logbook import stored_texts
+    from drift_runs.errors import StoreError
+    from drift_runs.remeasure import StoredRows
+
+    if campaign.loaded is None or not isinstance(rows, StoredRows):
+        return None
+    try:
+        return stored_texts(rows.store, campaign.loaded)
+    except StoreError:  # a damaged dictionary: every figure can be computed without it
+        return None
 
 
 def _find(args: argparse.Namespace) -> tuple:
@@ -98,7 +120,7 @@ def _find(args: argparse.Namespace) -> tuple:
         return found
 
 
-def _check(args: argparse.Namespace, campaign, figures: dict, determinism: dict, across, unfinished: int) -> int:
+def _check(args: argparse.Namespace, campaign, figures: dict, results: dict, across, unfinished: int) -> int:
     """Compare with what was logged, and say what differs; the exit code."""
     from drift_runs.errors import NotMeasured
     from drift_runs.remeasure import differences, different_metrics
@@ -106,6 +128,7 @@ def _check(args: argparse.Namespace, campaign, figures: dict, determinism: dict,
     from drift_runs.tracking.reader import (
         list_campaigns,
         load_agreement,
+        load_answers,
         load_determinism,
         load_figures,
         load_metrics,
@@ -134,9 +157,11 @@ def _check(args: argparse.Namespace, campaign, figures: dict, determinism: dict,
         if name in logged:
             found.append(differences("figures", name, logged[name], computed))
             found.append(different_metrics(name, load_metrics(uri, runs[name]), select_metrics(computed)))
-            if name in determinism:
+            if name in results:
                 rows = load_determinism(uri, runs[name])
-                found.append(differences("determinism", f"{name} rows", rows, determinism[name]))
+                found.append(differences("determinism", f"{name} rows", rows, results[name].determinism))
+                answers = load_answers(uri, runs[name])
+                found.append(differences("answers", f"{name} answer", answers, results[name].answers))
     if across is not None:
         for kind, load in (("pairs", load_pairs), ("agreement", load_agreement), ("proposals", load_proposals)):
             found.append(differences(kind, kind, load(uri, record.run_id), getattr(across, kind)))

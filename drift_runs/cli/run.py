@@ -83,7 +83,7 @@ def execute(
 ) -> int:
     """Run a campaign with progress on stderr and the table (or JSON) on stdout; the exit code."""
     from drift_runs.campaign import Outcome, Request, run_campaign
-    from drift_runs.cli import table
+    from drift_runs.cli import remarks, table
     from drift_runs.cli.progress import CampaignProgress, duration
     from drift_runs.engines.llama_cpp import identity
     from drift_runs.errors import ConfigError, EngineError
@@ -92,17 +92,17 @@ def execute(
 
     if not 0 < spill_gb < float("inf"):  # false for NaN too
         raise ConfigError(f"{spill_gb} GB", where="--spill-gb", expected="a positive number")
+    protocol = loaded.protocol
     printed: list[Outcome] = []
 
     def print_row(outcome: Outcome) -> None:
         if not as_json:
             if not printed:
-                print(table.header())
-            print(table.row(outcome), flush=True)
+                print(table.header(protocol.capture.divergence, answers=bool(protocol.answers)))
+            print(table.row(outcome, answers=bool(protocol.answers)), flush=True)
         printed.append(outcome)
 
     progress = CampaignProgress(print_row)
-    protocol = loaded.protocol
     progress.note(f"{protocol.name} version {protocol.version}, {'draft' if loaded.draft else 'frozen'}")
     request = Request(
         loaded=loaded,
@@ -122,6 +122,13 @@ def execute(
         print()
     else:
         print(table.legend(printed, protocol))
+        arms = [found for found in printed if found.execution.kind in ("candidate", "follow-up")]
+        for line in remarks.lines(
+            {found.execution.name: found.listed for found in arms if found.listed is not None},
+            result.agreement,
+            protocol.capture.divergence,
+        ):
+            print(line)
         print(table.notes(loaded))
     timing = result.timing
     if timing.positions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ class Address(NamedTuple):
 FLIPS = Address("flip", "rate")
 STRONG = Address("strong_overturn", "count")
 COVERAGE = Address("coverage", "share")
+EXACT = Address("answer.exact", "count")
 
 _COLUMNS = (
     ("arm", 12),
@@ -37,8 +38,10 @@ _COLUMNS = (
     ("p95", 9),
     ("worst range (p95)", 31),
     ("strong", 6),
+    ("exact answers", 13),
     ("against the floor", 18),
 )
+_ANSWERS = next(at for at, (name, _) in enumerate(_COLUMNS) if name == "exact answers")
 
 
 def index(figures: pa.Table) -> Mapping[Address, dict[str, Any]]:
@@ -66,14 +69,23 @@ def nats(value: float | None) -> str:
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
 
 
-def header(divergence: str = "kl.full") -> str:
-    """The table's head; ``divergence``: base of the protocol's headline."""
-    names = ((name.format(divergence=divergence), width) for name, width in _COLUMNS)
-    line = "  ".join(f"{name:<{width}}" for name, width in names).rstrip()
+def header(divergence: str = "kl.full", *, answers: bool = False) -> str:
+    """The table's head; ``divergence``: base of the protocol's headline; ``answers``: it expects answers."""
+    line = _line([name.format(divergence=divergence) for name, _ in _COLUMNS], answers)
     return f"{line}\n{'-' * len(line)}"
 
 
-def row(outcome: Outcome) -> str:
+def _line(cells: list[str], answers: bool) -> str:
+    """Cells in their columns; the one of exact answers is shown only where some are expected."""
+    shown = [
+        f"{cell:<{width}}"
+        for at, (cell, (_, width)) in enumerate(zip(cells, _COLUMNS, strict=True))
+        if answers or at != _ANSWERS
+    ]
+    return "  ".join(shown).rstrip()
+
+
+def row(outcome: Outcome, *, answers: bool = False) -> str:
     """One arm's row; a failed arm says why."""
     name = outcome.execution.name
     if outcome.error is not None or outcome.figures is None:
@@ -82,11 +94,11 @@ def row(outcome: Outcome) -> str:
     if outcome.execution.kind == "floor" and outcome.determinism is not None:
         last = f"rows same {outcome.determinism.rows_identical}/{outcome.determinism.rows}"
     mark = " (follow-up)" if outcome.execution.kind == "follow-up" else ""
-    return figures_row(name, outcome.figures, last=last, mark=mark)
+    return figures_row(name, outcome.figures, last=last, mark=mark, answers=answers)
 
 
-def figures_row(name: str, figures: pa.Table, *, last: str = "", mark: str = "") -> str:
-    """A row from figures alone; ``last`` replaces the verdict, ``mark`` follows it."""
+def figures_row(name: str, figures: pa.Table, *, last: str = "", mark: str = "", answers: bool = False) -> str:
+    """A row from figures alone; ``last`` replaces the verdict, ``mark`` follows it; ``answers`` as in the head."""
     found = index(figures)
     spec = headline_of(figures)
     mean = found.get(Address(spec, "mean"))
@@ -101,9 +113,10 @@ def figures_row(name: str, figures: pa.Table, *, last: str = "", mark: str = "")
         _guarded(found.get(Address(spec, "p95"))),
         _worst(found.get(Address(spec, "worst_range.p95"))),
         _count(found.get(STRONG)),
+        _exact(found.get(EXACT)),
         last or verdict + mark,
     ]
-    return "  ".join(f"{cell:<{width}}" for cell, (_, width) in zip(cells, _COLUMNS, strict=True)).rstrip()
+    return _line(cells, answers)
 
 
 def legend(outcomes: list[Outcome], protocol: Protocol) -> str:
@@ -127,8 +140,23 @@ def legend(outcomes: list[Outcome], protocol: Protocol) -> str:
         "Floors are the reference against itself. ~ indicative: 10 to 99 values beyond the quantile; - withheld."
     )
     lines.append(f"strong: flips where the reference gave its token p1 >= {protocol.bands.strong_from:g}.")
+    lines += answers_lines(outcome.figures for outcome in outcomes if outcome.execution.kind != "floor")
     lines.append("All figures, by panel, range and history: drift dashboard.")
     return "\n".join(lines)
+
+
+def answers_lines(figures: Iterable[pa.Table | None]) -> list[str]:
+    """What the column of exact answers counts, from the first arm that has some; no line without one."""
+    for table in figures:
+        found = index(table) if table is not None else {}
+        reference = found.get(EXACT._replace(statistic="reference_count"))
+        if reference is not None and reference["value"] is not None:
+            unjudged = f"; {reference['excluded']} not judged" if reference["excluded"] else ""
+            return [
+                f"exact answers: of {reference['n']} expected ones, those that the arm would write to the letter; "
+                f"the reference {reference['value']:.0f}{unjudged}."
+            ]
+    return []
 
 
 def notes(loaded: LoadedProtocol) -> str:
@@ -190,6 +218,11 @@ def _worst(figure: dict[str, Any] | None) -> str:
     if figure["value"] == 0:
         return "no range is above 0"  # the first of equals would be named for nothing
     return f"{figure['named']} {_guarded(figure)}"
+
+
+def _exact(figure: dict[str, Any] | None) -> str:
+    value = _value(figure)
+    return "-" if figure is None or value is None else f"{value:.0f}/{figure['n']}"
 
 
 def _count(figure: dict[str, Any] | None) -> str:

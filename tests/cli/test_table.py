@@ -95,6 +95,31 @@ def test_a_row_without_figures() -> None:
     assert table.figures_row("q4_0", figures()).split() == ["q4_0", "-", "-", "-", "-", "-", "-", "no", "verdict"]
 
 
+ANSWERED = [
+    {"spec": "answer.exact", "statistic": statistic, "value": value, "n": 68, "excluded": 2}
+    for statistic, value in (("rate", 61 / 68), ("count", 61.0), ("reference_count", 66.0))
+]
+
+
+def test_exact_answers_have_a_column_where_some_are_expected() -> None:
+    without, with_it = (table.header(answers=answers).splitlines()[0] for answers in (False, True))
+    assert "exact answers" not in without and without in with_it.replace("exact answers  ", "")
+    row = table.figures_row("q4_0", figures(*ANSWERED), answers=True)
+    assert row[with_it.index("exact answers") :].startswith("61/68  ")
+    assert "61" not in table.figures_row("q4_0", figures(*ANSWERED))
+    assert table.figures_row("q4_0", figures(), answers=True).split() == ["q4_0", *["-"] * 7, "no", "verdict"]
+
+
+def test_the_legend_says_what_exact_answers_are_of() -> None:
+    assert table.answers_lines([None, figures(), figures(*ANSWERED)]) == [
+        "exact answers: of 68 expected ones, those that the arm would write to the letter; the reference 66; "
+        "2 not judged."
+    ]
+    withheld = [{**row, "value": None, "state": "withheld", "n": 0} for row in ANSWERED]
+    assert table.answers_lines([figures(*withheld)]) == [] == table.answers_lines([])
+    assert table.figures_row("q4_0", figures(*withheld), answers=True).split()[7] == "-"
+
+
 def test_progress_is_quiet_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     line = ProgressLine()
     line.show("half way")
