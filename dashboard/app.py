@@ -21,6 +21,7 @@ page = st.navigation(
         st.Page("views/measures.py", title="Measures", icon=":material/straighten:"),
         st.Page("views/ranges.py", title="Ranges", icon=":material/grid_on:"),
         st.Page("views/rows.py", title="Rows", icon=":material/format_list_numbered:"),
+        st.Page("views/answers.py", title="Answers", icon=":material/task_alt:"),
         st.Page("views/pairs.py", title="Pairs", icon=":material/compare_arrows:"),
         st.Page("views/outliers.py", title="Outliers", icon=":material/scatter_plot:"),
         st.Page("views/published.py", title="Published", icon=":material/public:"),

@@ -26,6 +26,7 @@ PAGES = {
     "measures": "measures",
     "ranges": "ranges",
     "rows": "rows",
+    "answers": "answers",
     "pairs": "pairs",
     "outliers": "outliers",
     "published": "published",

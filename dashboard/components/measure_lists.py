@@ -51,6 +51,13 @@ VOLATILE = (
     Measure("their number", "volatile", "count"),
     Measure("of them confident", "volatile.confident", "count"),
 )
+EXACT_ANSWERS = (
+    Measure("answers that the arm would write to the letter", "answer.exact", "rate"),
+    Measure("their number", "answer.exact", "count"),
+    Measure("of the reference", "answer.exact", "reference_count"),
+    Measure("exact in the reference alone", "answer.exact", "lost"),
+    Measure("exact in the arm alone", "answer.exact", "gained"),
+)
 ROLLOUT_WORDS = {
     "rollout.exact": "continuations that are equal in full",
     "rollout.prefix": "equal prefix",

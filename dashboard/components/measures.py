@@ -10,7 +10,9 @@ from dashboard.components.markup import Html, tag
 from dashboard.figures import is_withheld, write_interval, write_number, write_value
 from drift_runs.measure.figures import Figure
 
-_COUNTS = frozenset({"count", "windows_above", "exactly_zero", "excluded", "infinite"})
+_COUNTS = frozenset(
+    {"count", "windows_above", "exactly_zero", "excluded", "infinite", "reference_count", "lost", "gained"}
+)
 _SHARES = frozenset({"rate", "share", "first_share", "tail_share"})
 _MASSES = ("reference_mass_outside", "reference_mass_dropped", "padding_mass")
 _NUMBERS = ("shared_support", "rank.", "dp")

@@ -11,7 +11,7 @@ from dashboard.components.by_scope import by_confidence, by_length, by_marks, by
 from dashboard.components.cells import table
 from dashboard.components.divergence_forms import divergence_forms
 from dashboard.components.markup import tag
-from dashboard.components.measure_lists import FLIPS, LAUNCH_WORDS, ROLLOUT_WORDS, SHARPNESS, SUPPORT
+from dashboard.components.measure_lists import EXACT_ANSWERS, FLIPS, LAUNCH_WORDS, ROLLOUT_WORDS, SHARPNESS, SUPPORT
 from dashboard.components.measures import LAUNCHES, measure_table
 from dashboard.components.shown import Shown, section, shown_csv
 from dashboard.figures import write_interval, write_value
@@ -43,6 +43,7 @@ def show() -> None:
     section(shown, "Best K and padding", SUPPORT, "support", SUPPORT_SAYS)
     _sharpness(shown)
     section(shown, "Flips", FLIPS, "flips", FLIPS_SAY)
+    section(shown, "Expected answers", EXACT_ANSWERS, "answers", ANSWERS_SAY)
     by_confidence(page, shown)
     if not page.columns.free_running:
         by_length(page, shown)
@@ -55,6 +56,7 @@ def show() -> None:
 
 
 FLIPS_SAY = "A flip is a counterfactual root: another greedy token on the same history, and not yet another answer."
+ANSWERS_SAY = "The answers that the protocol expects, and not positions, are counted here. The page Answers has each."
 SUPPORT_SAYS = (
     "What the definitions over the best K tokens leave out. Padding columns lie beyond the tokenizer's entries: they "
     "are dropped before anything is computed."

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import streamlit as st
 
 from dashboard import data
 from dashboard.components.arm_order import order_controls, ordered
+from dashboard.components.arm_rows import chart_rows
 from dashboard.components.arm_table import arm_table, common_facets, csv_rows
 from dashboard.components.cells import figure_cell, table
 from dashboard.components.determinism import determinism_cells, determinism_csv, without_windows
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, FLIP_STRICT, STRONG_RATE, Column, is_withheld, write_value
+from dashboard.figures import FLIP, FLIP_STRICT, STRONG_RATE, Column, write_value
 from dashboard.frame import Page, Ranking, chip, open_page, positions_control
 from drift_runs.charts.flip_by_arm import flip_by_arm
 from drift_runs.charts.kl_by_arm import kl_by_arm
@@ -165,56 +165,6 @@ def _reading(page: Page) -> str:
     if page.view.scope == "all" and len(panels) > 1:
         text += f" These figures pool the panels {' and '.join(panels)}: choose one under Positions."
     return f"{text} {common_facets(page)}".strip()
-
-
-def chart_rows(page: Page, column: Column, arms: list[ArmRecord]) -> pa.Table:
-    """Rows for the charts by arm, in the order of ``arms``, with the floor's own interval for its band."""
-    rows = []
-    for arm in arms:
-        for outliers in page.sets:
-            figure = page.figure(arm.arm, column, outliers)
-            if figure is None:
-                continue
-            floor = page.figure(figure.floor, column, outliers) if figure.floor else None
-            rows.append(
-                {
-                    "arm": arm.arm,
-                    "group": arm.role,
-                    "outliers": outliers,
-                    "value": None if is_withheld(figure) else figure.value,
-                    "low": figure.low,
-                    "high": figure.high,
-                    "n": figure.n,
-                    "state": figure.state,
-                    "verdict": figure.verdict,
-                    "floor": figure.floor,
-                    "floor_value": figure.floor_value,
-                    "floor_low": floor.low if floor else None,
-                    "floor_high": floor.high if floor else None,
-                    "reason": figure.reason,
-                }
-            )
-    return pa.Table.from_pylist(rows, schema=_CHART_SCHEMA)
-
-
-_CHART_SCHEMA = pa.schema(
-    [
-        ("arm", pa.string()),
-        ("group", pa.string()),
-        ("outliers", pa.string()),
-        ("value", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("n", pa.int64()),
-        ("state", pa.string()),
-        ("verdict", pa.string()),
-        ("floor", pa.string()),
-        ("floor_value", pa.float64()),
-        ("floor_low", pa.float64()),
-        ("floor_high", pa.float64()),
-        ("reason", pa.string()),
-    ]
-)
 
 
 def _charts(page: Page, candidates: list[ArmRecord], follow_ups: list[ArmRecord]) -> None:

@@ -24,11 +24,13 @@ def arm_intervals(
     log: bool,
     number_format: str,
     domain: tuple[float, float] | None = None,
+    counted: str = "positions",
 ) -> alt.LayerChart:
     """Points with intervals, arms in the order of the table, follow-ups below the candidates.
 
     A value that is null, or not positive on a log axis, cannot be drawn: its row stays, and says so in words. So a
     missing point is never mistaken for a small one. ``domain``: both ends of a linear axis, where they are known.
+    ``counted``: what ``n`` counts.
     """
     import altair as alt
 
@@ -69,7 +71,7 @@ def arm_intervals(
         alt.Tooltip("floor:N", title="floor"),
         alt.Tooltip("floor_value:Q", title="floor value", format=number_format),
         alt.Tooltip("verdict:N", title="verdict"),
-        alt.Tooltip("n:Q", title="positions", format=","),
+        alt.Tooltip("n:Q", title=counted, format=","),
     ]
     base = alt.Chart(alt.Data(values=rows))
     drawn = base.transform_filter("datum.drawn")

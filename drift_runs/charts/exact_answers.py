@@ -24,7 +24,12 @@ def exact_answers(table: pa.Table, *, references: dict[str, float] | None = None
     import altair as alt
 
     chart = arm_intervals(
-        table, axis_title="exact answers, % of those judged", log=False, number_format=".3~%", domain=DOMAIN
+        table,
+        axis_title="exact answers, % of those judged",
+        log=False,
+        number_format=".3~%",
+        domain=DOMAIN,
+        counted="answers",
     )
     rows = [
         {"share": share, "set": palette.OUTLIER_LABELS[key], "words": "reference"}

@@ -21,7 +21,7 @@ from drift_runs.measure.comparability import key_of
 from drift_runs.measure.results import Results
 from drift_runs.measure.text import Texts, TokenText
 from drift_runs.protocol.canonical import canonical_json, protocol_sha256
-from drift_runs.protocol.model import Protocol
+from drift_runs.protocol.model import Protocol, Window
 from drift_runs.tracking.records import ArmRecord
 
 HOSTILE_TITLE = '<script>document.title="owned"</script> [a](http://example.invalid) ![i](http://example.invalid/i.png)'
@@ -80,6 +80,9 @@ OTHERS = ("served",)
 TOP_K = 10
 SHIFT_NATS = 0.03
 """By which every candidate that drifts is flatter than the reference."""
+ANSWER_TOKENS = 6
+ANSWERS_EACH = 4
+"""Expected answers of a window that has a range long enough, one after the other from its first scored position."""
 TOKENS = [
     *(f" word{number}".encode() for number in range(26)),
     b"<img src=x onerror=alert(1)>",
@@ -93,7 +96,7 @@ TOKENS = [
 
 def protocol_content() -> dict:
     """The parsed content of an invented protocol file."""
-    windows, ranges = [], []
+    windows, ranges, answers = [], [], []
     for name, (panel, document, kinds) in WINDOWS.items():
         start = 20
         for number, (kind, length) in enumerate(kinds.items()):
@@ -101,6 +104,10 @@ def protocol_content() -> dict:
                 {"name": f"{name}-{number}", "window": name, "kind": kind, "from": start, "to": start + length}
             )
             start += length
+        for number in range(ANSWERS_EACH):
+            place = 20 + 40 * number
+            answer = {"name": f"{name}-answer-{number}", "window": name, "from": place, "to": place + ANSWER_TOKENS}
+            answers.append({**answer, "form": "text"})
         windows.append(
             {
                 "name": name,
@@ -145,6 +152,7 @@ def protocol_content() -> dict:
         ],
         "windows": windows,
         "ranges": ranges,
+        "answers": answers,
         "outliers": [{"window": OUTLIER, "reason": OUTLIER_REASON}],
         "arms": arms,
         "floors": [
@@ -168,7 +176,8 @@ def comparison(protocol: Protocol, name: str) -> pa.Table:
         seed = int.from_bytes(hashlib.sha256(f"{name}/{window.name}".encode()).digest()[:8], "little")
         positions = np.concatenate([np.arange(start, end) for start, end in window.scored])
         role = protocol.panel(window.panel).role
-        tables.append(_rows(arm, window.name, role, positions, np.random.default_rng(seed)))
+        table = _rows(arm, window.name, role, positions, np.random.default_rng(seed))
+        tables.append(_with_answers(table, protocol, window.name, stream_of(window)))
     return pa.concat_tables(tables).unify_dictionaries()
 
 
@@ -243,13 +252,38 @@ def _rows(arm: Invented, window: str, role: str, positions: np.ndarray, rng: np.
     return pa.Table.from_arrays(arrays, schema=schema.COMPARISON)
 
 
+def _with_answers(table: pa.Table, protocol: Protocol, window: str, stream: list[int]) -> pa.Table:
+    """The same rows where in answers the reference's best token is the stream's own, but for the window's last answer,
+    whose first token it would not write."""
+    position = table["position"].to_numpy()
+    inside, missed = np.zeros(len(position), dtype=bool), np.zeros(len(position), dtype=bool)
+    for number, answer in enumerate(item for item in protocol.answers if item.window == window):
+        inside |= (position >= answer.start) & (position < answer.end)
+        missed |= (position == answer.start) & (number == ANSWERS_EACH - 1)
+    own = np.array(stream)[position]
+    flip = table["flip"].to_numpy(zero_copy_only=False).astype(bool)
+    reference = np.where(missed, (own + 1) % len(TOKENS), own)
+    candidate = np.where(flip, (reference + 3) % len(TOKENS), reference)
+    changed = {
+        "token": np.where(inside, own, table["token"].to_numpy()),
+        "reference_top": np.where(inside, reference, table["reference_top"].to_numpy()),
+        "candidate_top": np.where(inside, candidate, table["candidate_top"].to_numpy()),
+        "flip_text": np.where(inside, candidate != own, table["flip_text"].to_numpy(zero_copy_only=False)).astype(bool),
+    }
+    for name, values in changed.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(name), pa.array(values).cast(table.schema.field(name).type))
+    return table
+
+
+def stream_of(window: Window) -> list[int]:
+    """The invented stream of a window over :data:`TOKENS`, hostile ones among them."""
+    return np.random.default_rng(len(window.name)).integers(0, len(TOKENS), window.scored[-1][1]).tolist()
+
+
 def texts(protocol: Protocol) -> Texts:
-    """Invented streams over :data:`TOKENS`, hostile ones among them."""
-    streams = {}
-    for window in protocol.windows:
-        drawn = np.random.default_rng(len(window.name)).integers(0, len(TOKENS), window.scored[-1][1])
-        streams[window.name] = drawn.tolist()
-    return Texts(tokens=TokenText(TOKENS), streams=streams)
+    """The invented streams and what their tokens say."""
+    return Texts(tokens=TokenText(TOKENS), streams={window.name: stream_of(window) for window in protocol.windows})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,62 @@
+"""Figures of arms as rows for a chart by arm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dashboard.figures import Column, is_withheld
+
+if TYPE_CHECKING:
+    from dashboard.frame import Page
+    from drift_runs.tracking.records import ArmRecord
+
+_CHART_SCHEMA = pa.schema(
+    [
+        ("arm", pa.string()),
+        ("group", pa.string()),
+        ("outliers", pa.string()),
+        ("value", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("n", pa.int64()),
+        ("state", pa.string()),
+        ("verdict", pa.string()),
+        ("floor", pa.string()),
+        ("floor_value", pa.float64()),
+        ("floor_low", pa.float64()),
+        ("floor_high", pa.float64()),
+        ("reason", pa.string()),
+    ]
+)
+
+
+def chart_rows(page: Page, column: Column, arms: list[ArmRecord]) -> pa.Table:
+    """Rows for the charts by arm, in the order of ``arms``, with the floor's own interval for its band."""
+    rows = []
+    for arm in arms:
+        for outliers in page.sets:
+            figure = page.figure(arm.arm, column, outliers)
+            if figure is None:
+                continue
+            floor = page.figure(figure.floor, column, outliers) if figure.floor else None
+            rows.append(
+                {
+                    "arm": arm.arm,
+                    "group": arm.role,
+                    "outliers": outliers,
+                    "value": None if is_withheld(figure) else figure.value,
+                    "low": figure.low,
+                    "high": figure.high,
+                    "n": figure.n,
+                    "state": figure.state,
+                    "verdict": figure.verdict,
+                    "floor": figure.floor,
+                    "floor_value": figure.floor_value,
+                    "floor_low": floor.low if floor else None,
+                    "floor_high": floor.high if floor else None,
+                    "reason": figure.reason,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=_CHART_SCHEMA)
