@@ -92,7 +92,8 @@ def adapter_tensors(trained: Mapping[str, NDArray[np.float32]]) -> dict[str, NDA
         if matrix in HEADS:
             above = interleaved(above, HEADS[matrix])
         for letter, values in (("a", below), ("b", above)):
-            stored = values.astype(np.float16)
+            with np.errstate(over="ignore"):  # it is refused below
+                stored = values.astype(np.float16)
             if not np.isfinite(stored).all():
                 raise SystemExit(f"layer {layer}, {matrix}: a value that 16 bits do not hold; the training went astray")
             tensors[f"blk.{layer}.{matrix}.weight.lora_{letter}"] = stored
