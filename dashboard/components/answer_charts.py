@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -111,13 +111,13 @@ def rank_rows(page: Page, arms: Sequence[ArmRecord], outliers: str) -> tuple[pa.
     return pa.Table.from_pylist(rows, schema=_RANK_SCHEMA), without
 
 
-def agreement_says(page: Page, outliers: str) -> list[object]:
-    """Which of the figures disagree, and on how many pairs of arms, from table ``AGREEMENT``."""
-    names = {f"{column.spec}/{column.statistic}": WORDS[column.key] for column in compared(page)}
-    table = data.agreement(page.uri, page.campaign.run_id, page.run_ids)
+def agreement_says(table: pa.Table, names: Mapping[str, str], *, outliers: str, lead: str = "") -> list[object]:
+    """Which of the figures disagree, and on how many pairs of arms, in words.
+
+    ``table``: schema ``AGREEMENT``. ``names``: ``spec/statistic`` of the figures -> what they are called.
+    """
     found = {frozenset((row["left"], row["right"])): row for row in table.to_pylist() if row["outliers"] == outliers}
     rows = [(one, other, found.get(frozenset((one, other)))) for one, other in combinations(names, 2)]
-    lead = f"{OUTLIER_LABELS[outliers].capitalize()}: " if len(page.sets) > 1 else ""
     known = [(one, other, row) for one, other, row in rows if row is not None and row["tau"] is not None]
     if not known:
         return [f"{lead}Whether the figures put the arms in the same order is not said: it takes three arms with both."]
@@ -147,4 +147,10 @@ def _pairs(row: dict[str, Any]) -> str:
 
 def agreement_html(page: Page) -> Html:
     """The sentence for each set of windows that is shown."""
-    return tag("div", [tag("p", agreement_says(page, outliers), cls="dr-say") for outliers in page.sets])
+    table = data.agreement(page.uri, page.campaign.run_id, page.run_ids)
+    names = {f"{column.spec}/{column.statistic}": WORDS[column.key] for column in compared(page)}
+    said = []
+    for outliers in page.sets:
+        lead = f"{OUTLIER_LABELS[outliers].capitalize()}: " if len(page.sets) > 1 else ""
+        said.append(tag("p", agreement_says(table, names, outliers=outliers, lead=lead), cls="dr-say"))
+    return tag("div", said)

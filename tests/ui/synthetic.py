@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -321,16 +322,20 @@ def build_store(
     unfinished_arm: str = "",
     arms: Sequence[str] = tuple(ARMS),
     known: Sequence[str] = (),
+    answers: Literal["judged", "older", "none"] = "judged",
 ) -> InventedStore:
     """Write the invented campaign with the real tracker; ``finish=False`` leaves it incomplete.
 
     ``known``: the only fields of the comparability key that are stored, as an older version might have done.
+    ``answers``: ``none`` for a protocol that expects none, ``older`` for a store in which they were not judged.
     """
     from drift_runs.tracking.mlflow_store import Tracker
     from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
     from drift_runs.tracking.uris import resolve_uri
 
     content = protocol_content()
+    if answers == "none":
+        del content["answers"]
     protocol = Protocol.model_validate(content)
     digest = protocol_sha256(content)
     folder.mkdir(parents=True, exist_ok=True)
@@ -359,14 +364,17 @@ def build_store(
         table = comparison(protocol, name)
         result = results.measure(table, arm=name, kind=arm.role, against=arm.against, of=arm.of)
         figures[name] = result.figures
+        if answers == "older":
+            figures[name] = result.figures.filter(pa.compute.not_equal(result.figures["spec"], "answer.exact"))
         run_id = tracker.start_comparison(campaign, _facts(ComparisonFacts, protocol, digest, name, arm, known)).run_id
+        judged = result.answers if answers == "judged" else None
         paths = {}
         for window in WINDOWS:
             paths[window] = folder / "made" / name / f"{window}.parquet"
             paths[window].parent.mkdir(parents=True, exist_ok=True)
             mask = pa.compute.equal(table["window"].cast(pa.string()), window)
             pq.write_table(table.filter(mask), paths[window])
-        tracker.log_figures(run_id, figures[name], paths, result.determinism, result.listed, result.answers)
+        tracker.log_figures(run_id, figures[name], paths, result.determinism, result.listed, judged)
         if name != unfinished_arm:
             tracker.complete(run_id)
     across = results.across()

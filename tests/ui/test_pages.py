@@ -19,6 +19,7 @@ VIEWS = (
     "views/measures.py",
     "views/ranges.py",
     "views/rows.py",
+    "views/answers.py",
     "views/pairs.py",
     "views/outliers.py",
 )
@@ -285,10 +286,11 @@ def test_outliers_page_reports_the_declared_windows(open_app: OpenApp, invented_
 
 TABLES = {
     "views/overview.py": "candidates not-comparable follow-ups floors",
-    "views/measures.py": "divergence tail support entropy flips bands history depth quarter volatile copies literals "
-    "role group launches",
+    "views/measures.py": "divergence tail support entropy flips answers bands history depth quarter volatile copies "
+    "literals role group launches",
     "views/ranges.py": "kinds ranges",
     "views/rows.py": "rows",
+    "views/answers.py": "answers lost",
     "views/pairs.py": "pairs agreement",
     "views/outliers.py": "declared proposed only both",
 }
