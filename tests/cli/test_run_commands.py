@@ -158,7 +158,8 @@ class TestMeasure:
     def test_it_equals_what_was_logged(self, finished: Campaign, tmp_path: Path, say: Said) -> None:
         campaign = copied(finished, tmp_path / "copy")
         assert say(*campaign.arguments("measure")) == 0
-        assert list(rows_of(say.out)) == ["arm", "f16-launch", "f16-decode", "q8_0", "q4_0", "kv-q4_0", "Note:"]
+        arms = ["f16-launch", "f16-decode", "q8_0", "q4_0", "kv-q4_0"]
+        assert list(rows_of(say.out)) == ["arm", *arms, "Orders:", "Note:"]
         assert "Note: This is a draft" in say.out and "Note: The weights are made up." in say.out
         words = say.err.split()
         assert words[0] == words[2] and int(words[0].replace(",", "")) > 500, say.err
