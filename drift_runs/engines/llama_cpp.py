@@ -296,6 +296,26 @@ class LlamaCpp:
         self._decode(np.asarray([token], dtype=np.int32), np.ones(1, dtype=bool))
         return self._last_row()
 
+    def extend(self, tokens: Sequence[int], wanted: Sequence[int]) -> NDArray[np.float32]:
+        """Add a batch of tokens to the history of ``score`` or ``start`` (or to none, behind ``reset``).
+
+        Returns float32[len(wanted), columns], a copy: the logits behind the tokens at the ascending indices ``wanted``.
+        """
+        if not 1 <= len(tokens) <= self.settings.batch:
+            raise ConfigError(
+                f"{len(tokens)} tokens at once", where=self.model_file.name, expected=f"1 to {self.settings.batch}"
+            )
+        self._check_room(self._used + len(tokens))
+        outputs = np.zeros(len(tokens), dtype=bool)
+        outputs[list(wanted)] = True
+        self._decode(np.asarray(tokens, dtype=np.int32), outputs)
+        if not len(wanted):
+            return np.empty((0, self._size), dtype=np.float32)
+        block = self._library.llama_get_logits(self._context)
+        if not block:
+            raise EngineError("no logits were returned", where=f"position {self._used}")
+        return np.ctypeslib.as_array(block, shape=(len(wanted), self._size)).copy()
+
     def rewind(self, count: int) -> None:
         """Keep the first ``count`` tokens of what was scored or started, so that ``append`` goes on from there."""
         self._refuse_closed()

@@ -167,6 +167,20 @@ class TestGeometry:
         with pytest.raises(ConfigError, match=f"cannot keep {count} tokens; expected 1 to 12"):
             engine.rewind(count)
 
+    def test_a_batch_behind_a_history_gives_the_rows_of_the_whole(self, open_tiny: Opener, tokens: list[int]) -> None:
+        engine = open_tiny()
+        every = rows(engine, tokens)
+        engine.reset()
+        np.testing.assert_allclose(engine.extend(tokens[:12], [4, 11])[1], every[11], atol=0.05)
+        got = engine.extend(tokens[12:20], [0, 3, 7])
+        np.testing.assert_allclose(got, [every[12], every[15], every[19]], atol=0.05)
+        engine.rewind(12)
+        again = engine.extend(tokens[12:20], [0, 3, 7])
+        np.testing.assert_allclose(again, got, atol=0.05)
+        assert engine.extend(tokens[20:22], []).shape == (0, got.shape[1])
+        with pytest.raises(ConfigError, match="0 tokens at once"):
+            engine.extend([], [])
+
     def test_logits_of_a_start_are_a_copy(self, open_tiny: Opener, tokens: list[int]) -> None:
         engine = open_tiny()
         first = engine.start(tokens[:5])
