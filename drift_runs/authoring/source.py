@@ -7,6 +7,7 @@ offsets into it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -146,7 +147,7 @@ class _Builder:
                 part = render(self.path.parent / name, until=label)
                 self.body.append(part.text)
                 self.turn_open = not part.text.endswith(f"{TURN_END}\n") and TURN_START in part.text
-                self.tools.update({tool["function"]["name"]: tool for tool in part.tools})
+                self.keep(part.tools)
             case ["label", _]:
                 pass
             case ["generate"]:
@@ -171,8 +172,12 @@ class _Builder:
         except FileNotFoundError:
             raise self.fail(f"no tool {name!r}", f"a file tools/{name}.json") from None
         tools = content if isinstance(content, list) else [content]
-        self.tools.update({tool["function"]["name"]: tool for tool in tools})
+        self.keep(tools)
         return tools
+
+    def keep(self, tools: Iterable[dict]) -> None:
+        """A schema once; another one of the same name beside it, because a tool may change while a text goes on."""
+        self.tools.update({json.dumps(tool, sort_keys=True): tool for tool in tools})
 
     def close_turn(self) -> None:
         if not self.turn_open:

@@ -64,6 +64,14 @@ def test_schemas_are_kept_without_text_and_a_file_may_hold_several(tmp_path: Pat
     assert rendered.text == "<|im_start|>system\nTools: look, wait<|im_end|>\n<|im_start|>user\n"
 
 
+def test_two_schemas_of_one_name_are_both_kept_and_one_that_comes_twice_once(tmp_path: Path) -> None:
+    old, new = ({"function": {"name": "look", "parameters": {"required": [key]}}} for key in ("at", "target_at"))
+    (tmp_path / "tools").mkdir()
+    for name, content in (("old", old), ("both", [old, new])):
+        (tmp_path / "tools" / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    assert render(write(tmp_path, "%% schemas old both\nlook\n%% generate\n")).tools == (old, new)
+
+
 CHAT = """%% system
 Be short.
 %% range json both
