@@ -279,16 +279,21 @@ def recovery(v: Values, split: Split) -> Task:
     turns = [_system(v, split, offers)]
     # Each tool fails once: after a new name was learned, whether the next call must use it is anybody's guess.
     for offer in v.some(offers, v.pick((1, 1, 2))):
-        asked = _ask(v, offer)
-        fault = _fault(v, split, asked)
-        said = tuple(_written(value) for value in fault.arguments.values())
-        turns += [
-            _user(asked.text),
-            _answer(asked.call, asked.literals),
-            Turn(role="tool", text=json.dumps({"error": fault.error}, ensure_ascii=False)),
-            _answer(call_text(fault.name, fault.arguments), said),
-        ]
+        turns += _failed(v, split, offer)
     return _task("recovery", "recovery", offers, turns)
+
+
+def _failed(v: Values, split: Split, offer: Offer) -> list[Turn]:
+    """A request, its call, the error and the corrected call."""
+    asked = _ask(v, offer)
+    fault = _fault(v, split, asked)
+    said = tuple(_written(value) for value in fault.arguments.values())
+    return [
+        _user(asked.text),
+        _answer(asked.call, asked.literals),
+        Turn(role="tool", text=json.dumps({"error": fault.error}, ensure_ascii=False)),
+        _answer(call_text(fault.name, fault.arguments), said),
+    ]
 
 
 def no_calls(v: Values, split: Split) -> Task:
@@ -310,6 +315,36 @@ def no_calls(v: Values, split: Split) -> Task:
             asked = _ask(v, v.pick(offers))
             turns += [_user(asked.text), _answer(asked.call, asked.literals)]
     return _task("no-call", "no-calls", offers, turns)
+
+
+class Talk(NamedTuple):
+    """How a conversation of any length begins: its tools are drawn once, exchanges follow one by one."""
+
+    offers: tuple[Offer, ...]
+    system: Turn
+
+
+def talk(v: Values, split: Split, tools: int) -> Talk:
+    """A conversation that offers this many tools."""
+    offers: list[Offer] = []
+    while len(offers) < tools:  # two tools may have drawn one name
+        offers = _offers(v, split, tools)[:tools]
+    return Talk(tuple(offers), _system(v, split, offers))
+
+
+def exchange(v: Values, split: Split, kind: str, offers: Sequence[Offer]) -> list[Turn]:
+    """What follows one request about ``offers``: of kind ``tool-call`` a call, at times with its result passed on; of
+    ``multi-tool`` two calls or three; of ``recovery`` a call to the first of them, its error and the corrected call."""
+    if kind == "recovery":
+        return _failed(v, split, offers[0])
+    if kind == "tool-call":
+        asked = _ask(v, v.pick(offers))
+        report = _report(asked) if v.chance(0.3) else []
+        return [_user(asked.text), _answer(asked.call, asked.literals), *report]
+    several = [_ask(v, v.pick(offers)) for _ in range(v.pick((2, 2, 3)))]
+    literals = [literal for one in several for literal in one.literals]
+    request = v.pick(_HELD_OUT_JOINED if split == "templates" else _JOINED)([one.text for one in several])
+    return [_user(request), _answer("\n".join(one.call for one in several), literals)]
 
 
 BY_KIND: dict[str, Callable[[Values, Split], Task]] = {
