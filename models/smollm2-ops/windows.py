@@ -1,7 +1,7 @@
 """Make the operations windows' sources: held-out conversations whose every answer the merged reference passes.
 
     python windows.py --model SmolLM2-135M-Instruct.f16.gguf --adapter smollm2-ops.gguf \
-        --out ../../protocols/sources/smollm2-ops --merged merged.gguf
+        --out ../../protocols/sources/smollm2-ops --merged merged.gguf --protocol ../../protocols/smollm2-ops.toml
 
 Needs the project and its extra "llama-cpp". ``--model`` is the stock F16 file, ``--merged`` where the two are merged
 to: the file that ``drift record`` then takes as the reference. The same adapter and seed give the same windows on one
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -36,6 +37,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--adapter", type=Path, required=True, help="the adapter, a GGUF file")
     made.add_argument("--merged", type=Path, required=True, help="the merged F16 file; made when it is not there")
     made.add_argument("--out", type=Path, required=True, help="folder of the source texts")
+    made.add_argument(
+        "--protocol", type=Path, help="a draft protocol, whose note on how many passed is brought up to date"
+    )
     made.add_argument("--seed", type=int, default=20251)
     made.add_argument("--threads", type=int, default=1)
     made.add_argument("--most-answers", type=int, default=400, help="give a window up after so many drawn answers")
@@ -81,6 +85,18 @@ def main() -> None:
             "windows": {name: facts(window) for name, window in made.items()},
         }
         (args.out / "drawn.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        if args.protocol:
+            text = args.protocol.read_text(encoding="utf-8")
+            noted = with_note(text, passed=summary["answers_passed"], drawn=summary["answers_drawn"])
+            args.protocol.write_text(noted, encoding="utf-8")
+
+
+def with_note(text: str, *, passed: int, drawn: int) -> str:
+    """A protocol's text with these counts in the note that says how often the reference is right."""
+    noted, count = re.subn(r"the reference passed \d+ of \d+,", f"the reference passed {passed} of {drawn},", text)
+    if count != 1:
+        raise SystemExit(f"{count} notes say 'the reference passed N of M,', expected 1")
+    return noted
 
 
 def summarised(made: dict[str, Window]) -> dict[str, int | float]:
