@@ -9,13 +9,23 @@ import pytest
 
 from dashboard.figures import write_number
 from dashboard.screenshot import settled
+from drift_runs.tracking.reader import load_answers
 from tests.browser.conftest import OpenPage
 from tests.ui.synthetic import HOSTILE_TITLE, OUTLIER, InventedStore
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-PATHS = ("", "measures?v=1&arm=q8_0", "ranges", "rows?v=1&arm=ablated&listed=kl", "pairs", "outliers", "published")
+PATHS = (
+    "",
+    "measures?v=1&arm=q8_0",
+    "ranges",
+    "rows?v=1&arm=ablated&listed=kl",
+    "answers?v=1&arm=ablated",
+    "pairs",
+    "outliers",
+    "published",
+)
 SWITCH = {"with": "with outliers", "without": "without outliers", "both": "side by side"}
 
 
@@ -145,6 +155,23 @@ def test_the_new_pages_show_what_is_stored_and_keep_their_choices_in_the_address
     settled(page)
     page.get_by_text("published, not recomputable").first.wait_for()
     wait_for_address(page, "campaign", store.campaign)
+
+
+def test_a_link_to_the_answers_of_an_arm_marks_where_each_goes_wrong(open_page: OpenPage, store: InventedStore) -> None:
+    page = open_page("answers?v=1&arm=ablated&sort=answers&order=asc")
+    run_id = next(record.run_id for record in store.records() if record.arm == "ablated")
+    stored = {row["answer"]: row for row in load_answers(store.uri, run_id).to_pylist()}
+    rows = page.locator('table[aria-label="Lost answers"] tbody tr')
+    assert rows.count() == sum(bool(row["reference_exact"] and row["exact"] is False) for row in stored.values())
+    first = rows.first
+    row = stored[first.get_attribute("data-answer")]
+    marks = first.locator(".dr-text b")
+    assert marks.count() == 2 and marks.first.is_visible()
+    assert marks.first.inner_text().replace("\u2423", " ") == row["text"][row["wrong_from"] : row["wrong_to"]]
+    assert marks.last.inner_text().replace("\u2423", " ") == row["candidate_text"]
+    assert page.locator("[data-testid=stVegaLiteChart]").count() == 2
+    assert page.locator('table[aria-label="Exact answers"] tbody tr').first.get_attribute("data-arm") == "f16"
+    assert query(page)["arm"] == ["ablated"] and query(page)["sort"] == ["answers"]
 
 
 def test_hostile_text_stays_text(open_page: OpenPage) -> None:
