@@ -29,14 +29,14 @@ from ops_tasks.tasks import KINDS, Task, pieces
 
 from drift_runs.engines.base import EngineSettings
 from drift_runs.engines.llama_cpp import LlamaCpp, identity
-from drift_runs.errors import DriftError
+from drift_runs.errors import DriftError, ModelFileError
 from drift_runs.protocol.canonical import file_sha256
 
 FORMAT = "smollm2-ops.figures/1"
 TRAINED_SEED = 20251
 READ_TOKENS_S, WRITTEN_TOKENS_S = 250, 44
 """Of SmolLM2-135M in F16 on two cores: what the plan is reckoned with."""
-WRITTEN_SHARE = 0.1
+WRITTEN_SHARE = 0.03
 """Tokens decoded for one that is read, at the base model, which decodes most."""
 CONTEXT_TOKENS = 2048
 JUDGED_KINDS = tuple(kind for kind in KINDS if kind != "chat")
@@ -51,15 +51,19 @@ class Weights(NamedTuple):
     adapter: Path | None
 
     def digests(self) -> dict[str, str]:
-        files = {"file": self.file, "adapter": self.adapter}
-        named = {key: path.name for key, path in files.items() if path}
-        return named | {f"{key}_sha256": file_sha256(path) for key, path in files.items() if path}
+        files = {key: path for key, path in (("file", self.file), ("adapter", self.adapter)) if path}
+        for path in files.values():
+            if not path.is_file():
+                raise ModelFileError("no such file", where=str(path), expected="a GGUF file", todo="correct --model")
+        return {key: path.name for key, path in files.items()} | {
+            f"{key}_sha256": file_sha256(path) for key, path in files.items()
+        }
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     made.add_argument("--model", action="append", type=weights, default=[], metavar="NAME=FILE[+ADAPTER]")
-    made.add_argument("--per-kind", type=int, default=10, help="conversations of each kind and split (default 10)")
+    made.add_argument("--per-kind", type=int, default=12, help="conversations of each kind and split (default 12)")
     made.add_argument("--seed", type=int, default=20252, help=f"of the tasks; never {TRAINED_SEED}, which was trained")
     made.add_argument("--text-tokens", type=int, default=8192, help="tokens of reference prose (default 8192)")
     made.add_argument("--threads", type=int, default=2)
@@ -114,17 +118,16 @@ def evaluate(args: argparse.Namespace) -> dict:
         with opened(model, args.threads) as engine:
             progress = progress or plan(engine, args, tasks, texts)
             for split, drawn in tasks.items():
-                key = json.dumps([digests[model.name], "answers", digest(drawn)], sort_keys=True)
+                key = part_key(digests[model.name], "answers", digest(drawn))
                 if key not in kept.parts:
-                    kept.put(
-                        key, [dataclasses.asdict(row) for row in judged(engine, drawn, model.name, split, progress)]
-                    )
+                    made = judged(engine, drawn, f"{model.name}, {split}", progress)
+                    kept.put(key, [dataclasses.asdict(row) for row in made])
                 else:
                     progress.skip(sum(len(encode(task, engine).tokens) for task in drawn))
                 rows[split, model.name] = [AnswerRow(**row) for row in kept.parts[key]]
             for text in texts:
                 cut = plain_text.windows(engine, text)
-                key = json.dumps([digests[model.name], "text", text.sha256, text.most_tokens], sort_keys=True)
+                key = part_key(digests[model.name], "text", text.sha256, text.most_tokens)
                 if key not in kept.parts:
                     kept.put(key, [list(one) for one in read(engine, cut, f"{model.name}, {text.name}", progress)])
                 else:
@@ -167,6 +170,11 @@ def opened(model: Weights, threads: int) -> LlamaCpp:
         adapter_scale=1.0 if model.adapter else None,
     )
     return LlamaCpp(model.file, settings, adapter=model.adapter)
+
+
+def part_key(*of: object) -> str:
+    """What a measurement is of, the engine and this format included."""
+    return json.dumps([FORMAT, identity().build, *of], sort_keys=True)
 
 
 def digest(drawn: list[Task]) -> str:
