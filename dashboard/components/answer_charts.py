@@ -43,7 +43,7 @@ def compared(page: Page) -> tuple[Column, ...]:
 
 def answer_charts(page: Page, answers: AnswerTable, arms: Sequence[ArmRecord]) -> None:
     """Both charts, arms in the order of the table."""
-    left, right = st.columns([2, 3], gap="medium")
+    left, right = st.columns(2, gap="medium")
     with left:
         st.html(tag("p", tag("b", "Exact answers by arm"), cls="dr-key"))
         references = {}
@@ -53,7 +53,8 @@ def answer_charts(page: Page, answers: AnswerTable, arms: Sequence[ArmRecord]) -
                 references[outliers] = found.value
         chart = exact_answers(chart_rows(page, ANSWERS, list(arms)), references=references)
         st.altair_chart(chart, alt="exact answers by arm")
-        st.html(tag("p", "Points with their intervals. The dashed line is the reference.", cls="dr-key"))
+        key = "Points with their intervals. The solid line is the reference, the dashed one the floor."
+        st.html(tag("p", key, cls="dr-key"))
     with right:
         _slopes(page, arms)
 

@@ -19,7 +19,8 @@ def exact_answers(table: pa.Table, *, references: dict[str, float] | None = None
     """Chart of the share of exact answers by arm.
 
     ``table``: the columns of :data:`arm_intervals.COLUMNS`, values as shares of the answers that were judged.
-    ``references``: set of windows (a key of ``palette.OUTLIER_LABELS``) -> the reference's share on the same answers.
+    ``references``: set of windows (a key of ``palette.OUTLIER_LABELS``) -> the reference's share on the same answers,
+    a solid line; the floor is a dashed one.
     """
     import altair as alt
 
@@ -43,5 +44,5 @@ def exact_answers(table: pa.Table, *, references: dict[str, float] | None = None
         alt.Tooltip("set:N", title="windows"),
         alt.Tooltip("share:Q", title="value", format=".3~%"),
     ]
-    rule = alt.Chart(alt.Data(values=rows)).mark_rule(color=palette.FLOOR, strokeDash=[5, 3], strokeWidth=2)
+    rule = alt.Chart(alt.Data(values=rows)).mark_rule(color=palette.NEUTRAL, strokeWidth=1.5)
     return alt.layer(rule.encode(x=x, tooltip=tooltip), chart).properties(height=chart.height, width="container")

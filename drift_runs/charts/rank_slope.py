@@ -17,6 +17,7 @@ COLUMNS = ("arm", "figure", "value", "shown", "reason")
 value as text. Figures stand in the order of the table."""
 
 ROW_HEIGHT_PX = 34
+_NAME_LIMIT_PX = 150
 _DASHES = ([1, 0], [6, 3], [2, 2])
 """Six hues with three dashes are eighteen lines that can be told apart."""
 
@@ -69,9 +70,16 @@ def rank_slope(table: pa.Table, *, better: dict[str, str]) -> alt.LayerChart:
     x = alt.X(
         "figure:N",
         sort=figures,
-        scale=alt.Scale(domain=figures, padding=0.62),
+        scale=alt.Scale(domain=figures, padding=0.12),
+        # A word a line: in a narrow column the names of figures would run into each other.
         axis=alt.Axis(
-            title=None, orient="top", labelAngle=0, labelLimit=200, labelExpr="split(datum.label, '\\n')", domain=False
+            title=None,
+            orient="top",
+            labelAngle=0,
+            labelOverlap=False,
+            labelPadding=20,
+            labelExpr="split(datum.label, ' ')",
+            domain=False,
         ),
     )
     scale = alt.Scale(domain=[lowest + 0.6, 0.4], nice=False)
@@ -85,7 +93,7 @@ def rank_slope(table: pa.Table, *, better: dict[str, str]) -> alt.LayerChart:
     dash = alt.StrokeDash("arm:N", scale=alt.Scale(domain=arms, range=dashes), legend=None)
     tooltip = [
         alt.Tooltip("arm:N"),
-        alt.Tooltip("flat:N", title="figure"),
+        alt.Tooltip("figure:N"),
         alt.Tooltip("shown:N", title="value"),
         alt.Tooltip("rank:Q", title="rank, 1 is nearest to the reference", format=".2~f"),
         alt.Tooltip("with_others:N", title="tied with"),
@@ -108,7 +116,7 @@ def rank_slope(table: pa.Table, *, better: dict[str, str]) -> alt.LayerChart:
         ends = [point for point in points if figures and point["figure"] == figures[at]]
         layers.append(
             alt.Chart(alt.Data(values=ends))
-            .mark_text(align=align, dx=dx, fontSize=12, fontWeight="bold", limit=150)
+            .mark_text(align=align, dx=dx, fontSize=12, fontWeight="bold", limit=_NAME_LIMIT_PX)
             .encode(x=x, y=y("slot"), text="arm:N", color=colour, tooltip=tooltip)
         )
     if absent:
@@ -119,10 +127,10 @@ def rank_slope(table: pa.Table, *, better: dict[str, str]) -> alt.LayerChart:
                 x=x,
                 y=y("rank"),
                 text="words:N",
-                tooltip=[alt.Tooltip("arm:N"), alt.Tooltip("flat:N", title="figure"), alt.Tooltip("reason:N")],
+                tooltip=[alt.Tooltip("arm:N"), alt.Tooltip("figure:N"), alt.Tooltip("reason:N")],
             )
         )
-    return alt.layer(*layers).properties(height=70 + ROW_HEIGHT_PX * max(lowest, 1), width="container")
+    return alt.layer(*layers).properties(height=90 + ROW_HEIGHT_PX * max(lowest, 1), width="container")
 
 
 def _points(
@@ -135,14 +143,12 @@ def _points(
         here = [row for row in rows if row["figure"] == figure]
         shown = {row["arm"]: row["shown"] for row in here}
         places = places_of([(row["arm"], row["value"]) for row in here], better=better[figure])
-        flat = figure.replace("\n", " ")
         for place in places:
             together = [other for other in places if other.middle == place.middle]
             points.append(
                 {
                     "arm": place.arm,
                     "figure": figure,
-                    "flat": flat,
                     "rank": place.middle,
                     "slot": place.slot,
                     "tied": place.tied,
@@ -159,7 +165,6 @@ def _points(
                 {
                     "arm": row["arm"],
                     "figure": figure,
-                    "flat": flat,
                     "rank": arms + at,
                     "words": f"{row['arm']}: withheld",
                     "reason": row["reason"],
