@@ -16,11 +16,17 @@ from drift_runs.errors import Inconclusive, NonFiniteLogits
 from drift_runs.measure.literals import literal_marks
 from ops_windows.wanted import Wanted, begin
 
-LEAST_SCORED = 215
-MOST_SCORED = 320
-MOST_TOKENS = 1000
+LEAST_SCORED = 210
+MOST_SCORED = 300
+MOST_TOKENS = 800
+OPENING_TOKENS = 95
+"""Most tokens of the system turn for each tool that it offers."""
+SCORED_SHARE = 0.4
+"""Least share of a chat's request and answer that the answer is: every arm reads the requests too."""
 FRUITLESS = 40
-"""Steps in a row that the reference misses before the conversation is begun anew."""
+"""Steps in a row that do not stay before the conversation is begun anew."""
+BEGUN = 1000
+"""Conversations that are begun before a window is given up."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,14 +86,18 @@ def grow(engine: LlamaCpp, wanted: Wanted, seed: int, number: int, table: list[b
     """
     values = Values(np.random.default_rng([seed, number]), held_out=True)
     counts = Counts()
-    while counts.drawn < most_answers:
+    for _ in range(BEGUN):
+        if counts.drawn >= most_answers:
+            break
         drawn = begin(wanted, values)
         grown = _Grown(turns=list(drawn.opening))
+        if len(engine.tokenize("".join(turn.text for turn in grown.turns))) > OPENING_TOKENS * wanted.tools:
+            continue
         engine.reset()
         fruitless = 0
         for step in drawn.steps:
             part = _part(engine, grown, step.turns)
-            if _too_much(grown, part):
+            if _too_much(grown, part, wanted):
                 fruitless += 1
             elif _passes(engine, grown, part, counts):
                 fruitless = 0
@@ -128,10 +138,14 @@ def _part(engine: LlamaCpp, grown: _Grown, turns: list[Turn]) -> _Part:
     return _Part(tokens, answers)
 
 
-def _too_much(grown: _Grown, part: _Part) -> bool:
-    scored = grown.scored_tokens + [token for start, end in part.answers for token in part.tokens[start:end]]
+def _too_much(grown: _Grown, part: _Part, wanted: Wanted) -> bool:
+    answers = [token for start, end in part.answers for token in part.tokens[start:end]]
+    scored = grown.scored_tokens + answers
     return (
-        len(scored) > MOST_SCORED or len(grown.tokens) + len(part.tokens) > MOST_TOKENS or loop_report(scored).is_loop
+        (not wanted.tools and len(answers) < SCORED_SHARE * len(part.tokens))
+        or len(scored) > MOST_SCORED
+        or len(grown.tokens) + len(part.tokens) > MOST_TOKENS
+        or loop_report(scored).is_loop
     )
 
 
