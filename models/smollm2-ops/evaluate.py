@@ -140,6 +140,7 @@ def evaluate(args: argparse.Namespace) -> dict:
         "per_kind": args.per_kind,
         "engine": identity().build,
         "models": digests,
+        "order": [model.name for model in args.model],
         "splits": {
             split: {
                 "conversations": len(drawn),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ops_tasks.tasks import KINDS
+
 from ops_evaluation.shares import ALL, FIGURES
 
 BY_KIND = ("exact", "valid", "literals")
@@ -11,8 +13,8 @@ SPLITS = {"values": "unseen values", "templates": "unseen tools and templates"}
 
 
 def tables(figures: dict) -> str:
-    """All tables of a ``figures.json``."""
-    names = list(figures["models"])
+    """All tables of a ``figures.json``. Its keys are sorted, so that the order of what is shown comes from elsewhere."""
+    names = figures["order"]
     parts = [_overall(figures, names)]
     parts += [_by_kind(figures, names, figure) for figure in BY_KIND]
     parts.append(_plain(figures, names))
@@ -32,7 +34,7 @@ def _cell(share: dict) -> str:
 
 
 def _overall(figures: dict, names: list[str]) -> str:
-    splits = figures["splits"]
+    splits = {split: figures["splits"][split] for split in SPLITS}
     head = ["over all kinds", *(f"{SPLITS[split]}: {name}" for split in splits for name in names), "n"]
     rows = []
     for key, figure in FIGURES.items():
@@ -43,11 +45,11 @@ def _overall(figures: dict, names: list[str]) -> str:
 
 
 def _by_kind(figures: dict, names: list[str], key: str) -> str:
-    splits = figures["splits"]
+    splits = {split: figures["splits"][split] for split in SPLITS}
     head = [FIGURES[key].title, *(f"{SPLITS[split]}: {name}" for split in splits for name in names), "n"]
-    kinds = [kind for kind in next(iter(splits.values()))["figures"][names[0]] if kind != ALL]
+    known = set().union(*(splits[split]["figures"][names[0]] for split in splits))
     rows = []
-    for kind in kinds:
+    for kind in [kind for kind in KINDS if kind in known]:
         found = [splits[split]["figures"][name][kind][key] for split in splits for name in names]
         counts = dict.fromkeys(share["n"] for share in found)
         if any(counts):
@@ -58,7 +60,7 @@ def _by_kind(figures: dict, names: list[str], key: str) -> str:
 def _plain(figures: dict, names: list[str]) -> str:
     head = ["perplexity on plain text", *names, *(f"{name} / {names[0]}" for name in names[1:]), "tokens"]
     rows = []
-    for text in figures["plain_text"].values():
+    for _name, text in sorted(figures["plain_text"].items(), reverse=True):
         found = text["models"]
         ratios = []
         for name in names[1:]:
