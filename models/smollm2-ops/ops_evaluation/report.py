@@ -13,7 +13,7 @@ SPLITS = {"values": "unseen values", "templates": "unseen tools and templates"}
 
 
 def tables(figures: dict) -> str:
-    """All tables of a ``figures.json``. Its keys are sorted, so that the order of what is shown comes from elsewhere."""
+    """All tables of a ``figures.json``, whose keys are sorted: the order of what is shown comes from elsewhere."""
     names = figures["order"]
     parts = [_overall(figures, names)]
     parts += [_by_kind(figures, names, figure) for figure in BY_KIND]
