@@ -10,7 +10,6 @@ from ops_tasks.tasks import Task, Turn, pieces
 from ops_tasks.values import Values
 
 from drift_runs.authoring.loops import loop_report
-from drift_runs.authoring.passing import first_miss
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.errors import Inconclusive, NonFiniteLogits
 from drift_runs.measure.literals import literal_marks
@@ -113,9 +112,8 @@ def grow(engine: LlamaCpp, wanted: Wanted, seed: int, number: int, table: list[b
         if len(grown.scored_tokens) < LEAST_SCORED:
             continue
         grown.tokens += engine.tokenize("\n")
-        # All at once, as recording and every campaign read it: a near tie could turn.
-        if first_miss(engine, grown.tokens, grown.answers) is None:
-            return _window(engine, wanted, grown, drawn.tools, counts, table)
+        if (window := _window(engine, wanted, grown, drawn.tools, counts, table)) is not None:
+            return window
     raise Inconclusive(
         f"of {counts.drawn} answers the reference passes {counts.passed}, and no conversation is long enough",
         where=wanted.name,
@@ -170,10 +168,13 @@ def _passes(engine: LlamaCpp, grown: _Grown, part: _Part, counts: Counts) -> boo
 
 def _window(
     engine: LlamaCpp, wanted: Wanted, grown: _Grown, tools: tuple[dict, ...], counts: Counts, table: list[bytes]
-) -> Window:
+) -> Window | None:
+    """The finished window, read all at once as recording and every campaign read it; None where a near tie turned."""
     positions = [position for start, end in grown.answers for position in range(start, end)]
     best: list[float] = []
     for block in engine.score(grown.tokens, positions):
+        if (block.logits.argmax(axis=1) != np.asarray(grown.tokens)[block.positions]).any():
+            return None
         logits = block.logits.astype(np.float64)
         best += (1 / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)).tolist()
     marks = literal_marks([table[token] for token in grown.tokens])
