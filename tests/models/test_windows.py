@@ -22,7 +22,8 @@ from drift_runs.engines.base import ScoredBlock
 from drift_runs.errors import Inconclusive
 from drift_runs.generate.tools import Malformed, NoCall, WellFormed, misfit, parse_calls
 
-_TOKEN = re.compile(r"<\|im_start\|>|<\|im_end\|>|\d| ?[A-Za-z]+|[^A-Za-z\d]")
+_TOKEN = re.compile(r"<\|im_start\|>|<\|im_end\|>|\d| ?[A-Za-z]+| ?(?:(?!<\|im_)[^A-Za-z\d\s])+|\s")
+"""About as long as the tokens of a real tokenizer, and a digit alone as there."""
 
 
 class Never:
@@ -192,14 +193,49 @@ def test_the_facts_count_what_is_there(all_windows: dict[str, Window]) -> None:
     assert said["scored_tokens"] == sum(end - start for start, end in window.answers)
     assert said["literal_tokens"] == sum(window.literal) > 0
     assert 0 < said["literal_p1_mean"] <= 1
-    summary = windows.summarised(all_windows)
-    assert summary["answers_passed"] == sum(one.counts.passed for one in all_windows.values())
-    assert summary["passed_share"] == pytest.approx(summary["answers_passed"] / summary["answers_drawn"], abs=1e-4)
-    assert json.loads(json.dumps(summary)) == summary
 
 
-def test_the_note_of_a_protocol_gets_the_counts() -> None:
+@pytest.fixture
+def kept(tmp_path: Path) -> windows.Kept:
+    for name in ("adapter", "reference"):
+        (tmp_path / name).write_text(name)
+    return read_kept(tmp_path)
+
+
+def read_kept(folder: Path, seed: int = 5) -> windows.Kept:
+    return windows.Kept.of(folder / "drawn.json", seed=seed, adapter=folder / "adapter", reference=folder / "reference")
+
+
+def test_what_was_drawn_is_kept_and_gone_on_with(
+    tmp_path: Path, kept: windows.Kept, all_windows: dict[str, Window]
+) -> None:
+    for name in reversed(all_windows):
+        kept.add(all_windows[name])
+    again = read_kept(tmp_path)
+    assert again.windows == kept.windows
+    assert list(again.windows) == [wanted.name for wanted in WANTED]
+    summary = json.loads((tmp_path / "drawn.json").read_text())["all"]
+    assert summary == kept.all
+    for key, counted in (("answers_passed", "passed"), ("answers_drawn", "drawn")):
+        assert summary[key] == sum(getattr(one.counts, counted) for one in all_windows.values())
+    p1 = [p1 for one in all_windows.values() for p1, mark in zip(one.p1, one.literal, strict=True) if mark]
+    assert summary["literal_p1_mean"] == pytest.approx(np.mean(p1), abs=1e-5)
+    assert read_kept(tmp_path, seed=6).windows == {}
+    (tmp_path / "adapter").write_text("another")
+    assert read_kept(tmp_path).windows == {}
+
+
+def test_the_note_of_a_protocol_gets_the_counts(kept: windows.Kept, all_windows: dict[str, Window]) -> None:
+    for name in ("pt-sql", "pt-calls-1", "pt-calls-2"):
+        kept.add(all_windows[name])
+    sql, *calls = (all_windows[name].counts for name in ("pt-sql", "pt-calls-1", "pt-calls-2"))
+    passed, drawn = sum(one.passed for one in calls), sum(one.drawn for one in calls)
+    counts = (
+        f"{passed + sql.passed} of {drawn + sql.drawn} (tool-call {passed} of {drawn}, sql {sql.passed} of {sql.drawn})"
+    )
     text = "a\nof those the reference passed 0 of 0, and\n"
-    assert windows.with_note(text, passed=3, drawn=4) == "a\nof those the reference passed 3 of 4, and\n"
+    noted = windows.with_note(text, kept)
+    assert noted == f"a\nof those the reference passed {counts}, and\n"
+    assert windows.with_note(noted, kept) == noted
     with pytest.raises(SystemExit, match="0 notes"):
-        windows.with_note("nothing", passed=3, drawn=4)
+        windows.with_note("nothing", kept)

@@ -113,7 +113,7 @@ def test_the_notes_say_how_often_the_reference_is_right(loaded: LoadedProtocol) 
     kept = json.loads((PROTOCOLS / RECIPE.sources / "drawn.json").read_text(encoding="utf-8"))
     passed, drawn = kept["all"]["answers_passed"], kept["all"]["answers_drawn"]
     assert passed == sum(one["answers_passed"] for one in kept["windows"].values()) > 0
-    assert any(f"the reference passed {passed} of {drawn}," in note for note in loaded.protocol.notes)
+    assert any(f"the reference passed {passed} of {drawn} (" in note for note in loaded.protocol.notes)
     assert kept["all"]["answers"] == len(loaded.protocol.answers)
     assert kept["all"]["scored_tokens"] == scored(loaded, "P-T")
     assert {stream.recorded["weights_sha256"] for stream in loaded.streams.values() if stream.recorded.get("mode")} == {

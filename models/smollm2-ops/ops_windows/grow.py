@@ -20,10 +20,12 @@ MOST_SCORED = 300
 MOST_TOKENS = 800
 OPENING_TOKENS = 95
 """Most tokens of the system turn for each tool that it offers."""
-SCORED_SHARE = 0.4
+SCORED_SHARE = 0.33
 """Least share of a chat's request and answer that the answer is: every arm reads the requests too."""
 FRUITLESS = 40
-"""Steps in a row that do not stay before the conversation is begun anew."""
+"""Steps in a row that the reference misses before the conversation is begun anew."""
+UNFIT = 400
+"""Steps in a row that would make it too long or repeat itself, likewise."""
 BEGUN = 1000
 """Conversations that are begun before a window is given up."""
 
@@ -93,13 +95,13 @@ def grow(engine: LlamaCpp, wanted: Wanted, seed: int, number: int, table: list[b
         if len(engine.tokenize("".join(turn.text for turn in grown.turns))) > OPENING_TOKENS * wanted.tools:
             continue
         engine.reset()
-        fruitless = 0
+        fruitless = unfit = 0
         for step in drawn.steps:
             part = _part(engine, grown, step.turns)
             if _too_much(grown, part, wanted):
-                fruitless += 1
+                unfit += 1
             elif _passes(engine, grown, part, counts):
-                fruitless = 0
+                fruitless = unfit = 0
                 at = len(grown.tokens)
                 grown.tokens += part.tokens
                 grown.answers += [(at + start, at + end) for start, end in part.answers]
@@ -107,7 +109,9 @@ def grow(engine: LlamaCpp, wanted: Wanted, seed: int, number: int, table: list[b
                 drawn.taken.append(step.uses)
             else:
                 fruitless += 1
-            if len(grown.scored_tokens) >= LEAST_SCORED or fruitless >= FRUITLESS or counts.drawn >= most_answers:
+            if len(grown.scored_tokens) >= LEAST_SCORED or counts.drawn >= most_answers:
+                break
+            if fruitless >= FRUITLESS or unfit >= UNFIT:
                 break
         if len(grown.scored_tokens) < LEAST_SCORED:
             continue

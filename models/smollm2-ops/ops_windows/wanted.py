@@ -40,7 +40,7 @@ WANTED = (
         "Configurations rewritten with one value changed",
         "literal-copy",
         "values",
-        templates=("c_env_change", "c_yaml_change", "c_ini_section", "c_ssh_block"),
+        templates=("c_env_change", "c_yaml_change"),
     ),
     Wanted(
         "pt-copy-lists",
@@ -75,7 +75,7 @@ class Step(NamedTuple):
 
     turns: list[Turn]
     uses: str
-    """Template or tool: what the step used up if it is taken."""
+    """Template or tool; a tool is used up by a recovery that is taken."""
 
 
 class Drawn(NamedTuple):
@@ -84,8 +84,9 @@ class Drawn(NamedTuple):
     opening: list[Turn]
     tools: tuple[dict, ...]
     steps: Iterator[Step]
-    """Each drawn anew; the sender of ``taken`` says what was used."""
+    """Each drawn anew."""
     taken: list[str]
+    """What the steps that stay used; whoever takes one adds to it."""
 
 
 def begin(wanted: Wanted, values: Values) -> Drawn:
@@ -95,7 +96,7 @@ def begin(wanted: Wanted, values: Values) -> Drawn:
         begun = talk(values, wanted.split, wanted.tools)
         schemas = tuple(offer.schema for offer in begun.offers)
         return Drawn([begun.system], schemas, _calls(wanted, values, begun.offers, taken), taken)
-    return Drawn([], (), _chat(wanted, values, taken), taken)
+    return Drawn([], (), _chat(wanted, values), taken)
 
 
 def _calls(wanted: Wanted, values: Values, offers: tuple, taken: list[str]) -> Iterator[Step]:
@@ -110,12 +111,14 @@ def _calls(wanted: Wanted, values: Values, offers: tuple, taken: list[str]) -> I
         )
 
 
-def _chat(wanted: Wanted, values: Values, taken: list[str]) -> Iterator[Step]:
+def _chat(wanted: Wanted, values: Values) -> Iterator[Step]:
     pool: list[Template] = [
         template for template in (*configs.TRAIN, *commands.TRAIN) if template.__name__.startswith(wanted.templates)
     ]
+    offered = dict.fromkeys((template.__name__ for template in pool), 0)
     while True:
-        # Each template once before any of them twice.
-        least = min(taken.count(template.__name__) for template in pool)
-        template = values.pick([one for one in pool if taken.count(one.__name__) == least])
+        # In turn: one that the reference cannot do, or whose answers are short, must not stop the rest.
+        least = min(offered.values())
+        template = values.pick([one for one in pool if offered[one.__name__] == least])
+        offered[template.__name__] += 1
         yield Step(list(template(values).turns), template.__name__)
