@@ -1,10 +1,10 @@
 """Train the adapter: LoRA on all linear layers of SmolLM2-135M-Instruct, on drawn operations tasks and replayed chat.
 
-    python train.py --model SmolLM2-135M-Instruct.Q4_1.gguf --work work [--steps 400] [--threads 2]
+    python train.py --model SmolLM2-135M-Instruct.Q4_1.gguf --work work [--steps N] [--threads 2]
 
-Needs requirements-train.txt (torch, transformers, peft, gguf), two cores and 3 GB. Everything drawn is a function of
-the seed and the step, so that a run that was stopped goes on from its last checkpoint with the batches that it would
-have had. Arithmetic in bfloat16 on several threads is not promised to give the same bits on another machine.
+Needs the project's extra ``train`` (torch, transformers, peft, gguf), two cores and about 8 GB. Everything drawn is a
+function of the seed and the step, so that a run that was stopped goes on from its last checkpoint with the batches that
+it would have had. Arithmetic in bfloat16 on several threads is not promised to give the same bits on another machine.
 
 What is optimised: the mean negative log-likelihood of the answers' tokens (their end of turn included), and of the
 whole text of replay, which the base model wrote itself before the first step: it holds the tuned model near the base
@@ -33,6 +33,9 @@ RANK = 12
 ALPHA = 24.0
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 LONGEST_TOKENS = 1024
+STEPS = 520
+POOL = 48
+"""Examples that a step draws to find some of like length."""
 
 
 class Example(NamedTuple):
@@ -47,10 +50,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--model", type=Path, required=True, help="the base model's GGUF file")
     made.add_argument("--work", type=Path, required=True, help="folder of checkpoints and of the log")
     made.add_argument("--seed", type=int, default=20251)
-    made.add_argument("--steps", type=int, default=400, help="optimiser steps; the learning rate falls to 0 at the last")
-    made.add_argument("--batch-tokens", type=int, default=3072, help="tokens of a batch, padding included")
+    made.add_argument(
+        "--steps", type=int, default=STEPS, help="optimiser steps; the learning rate falls to 0 at the last"
+    )
+    made.add_argument("--batch-tokens", type=int, default=2048, help="tokens of a batch, padding included")
     made.add_argument("--rate", type=float, default=1e-3, help="largest learning rate")
-    made.add_argument("--replay", type=float, default=0.12, help="share of replayed texts in the drawn examples")
+    made.add_argument("--replay", type=float, default=0.1, help="share of the steps that replay what the base wrote")
     made.add_argument("--threads", type=int, default=2)
     made.add_argument("--minutes", type=float, default=0, help="stop after the checkpoint that follows; 0: when done")
     return made
@@ -64,7 +69,11 @@ def main() -> None:
     folder, name = str(args.model.parent), args.model.name
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
     model = AutoModelForCausalLM.from_pretrained(
-        folder, gguf_file=name, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+        folder,
+        gguf_file=name,
+        dtype=torch.bfloat16,
+        quantization_config=GgufConfig(dequantize=True),
+        attn_implementation="eager",  # at these lengths faster on a CPU than the fused kernel, forward and backward
     )
     replay = replayed(model, tokenizer, args.work / f"replay-{args.seed}.json", args.seed)
     config = LoraConfig(r=RANK, lora_alpha=ALPHA, lora_dropout=0.0, bias="none", target_modules=list(TARGETS))
@@ -79,8 +88,8 @@ def main() -> None:
     first, tokens_seen = 0, 0
     if checkpoint.is_file():
         saved = torch.load(checkpoint, weights_only=True)
-        if saved["seed"] != args.seed or saved["steps"] != args.steps:
-            raise SystemExit(f"{checkpoint} is of seed {saved['seed']}, {saved['steps']} steps: use another --work")
+        if saved["arguments"] != arguments_of(args):
+            raise SystemExit(f"{checkpoint} is of {saved['arguments']}: give the same arguments, or use another --work")
         for weight, copy, value in zip(weights, exact, saved["adapter"].values(), strict=True):
             copy.data.copy_(value)
             weight.data.copy_(value)
@@ -104,9 +113,18 @@ def main() -> None:
             tokens_seen, tokens_here = tokens_seen + count, tokens_here + count
             pace = tokens_here / (time.monotonic() - begun)
             left_s = (args.steps - step - 1) * (time.monotonic() - begun) / (step - first + 1)
-            row = {"step": step + 1, "loss": loss, "learned": learned, "tokens": tokens_seen, "norm": norm, "tok_s": pace}
+            row = {
+                "step": step + 1,
+                "loss": loss,
+                "learned": learned,
+                "tokens": tokens_seen,
+                "norm": norm,
+                "tok_s": pace,
+            }
             print(json.dumps(row), file=log, flush=True)
-            print(f"step {step + 1}/{args.steps} loss {loss:.4f} {pace:.0f} tok/s, {left_s / 60:.0f} min left", flush=True)
+            print(
+                f"step {step + 1}/{args.steps} loss {loss:.4f} {pace:.0f} tok/s, {left_s / 60:.0f} min left", flush=True
+            )
             out_of_time = bool(args.minutes) and time.monotonic() - begun > args.minutes * 60
             if time.monotonic() - saved_at > 180 or step + 1 == args.steps or out_of_time:
                 named = {name: copy for (name, _), copy in zip(trained(tuned), exact, strict=True)}
@@ -138,20 +156,22 @@ def encode(tokenizer, parts: list[tuple[str, bool]]) -> Example:
 
 
 def batch_of(step: int, seed: int, tokenizer, replay: list[list[int]], share: float, room: int) -> list[Example]:
-    """The examples of one step: of like length, as many as fit ``room`` tokens with padding."""
+    """The examples of one step: of like length, as many as fit ``room`` tokens with padding.
+
+    Replay has steps of its own. Mixed with tasks it would drown them: each of its tokens is learned, of a task a few,
+    and what a sampled text still leaves to learn is a hundred times what a task does.
+    """
     rng = np.random.default_rng([seed, 77, step])
+    if rng.random() < share:
+        texts = [replay[int(index)] for index in rng.integers(len(replay), size=POOL)]
+        pool = [Example(tokens, [False] + [True] * (len(tokens) - 1)) for tokens in texts]
+    else:
+        tasks = (draw("train", seed, step * POOL + slot) for slot in range(POOL))
+        drawn = (
+            encode(tokenizer, [(piece.text, piece.answer is not None) for piece in pieces(task)]) for task in tasks
+        )
+        pool = [example for example in drawn if len(example.tokens) <= LONGEST_TOKENS]
     target = rng.random()
-    pool: list[Example] = []
-    # A step draws a pool of its own and takes a run of like length out of it, at a drawn place.
-    for slot in range(40):
-        if rng.random() < share:
-            tokens = replay[int(rng.integers(len(replay)))]
-            pool.append(Example(tokens, [False] + [True] * (len(tokens) - 1)))
-        else:
-            task = draw("train", seed, step * 40 + slot)
-            example = encode(tokenizer, [(piece.text, piece.answer is not None) for piece in pieces(task)])
-            if len(example.tokens) <= LONGEST_TOKENS:
-                pool.append(example)
     pool.sort(key=lambda example: len(example.tokens))
     at = int(target * len(pool))
     chosen = [pool[at]]
@@ -201,8 +221,14 @@ def replayed(model, tokenizer, file: Path, seed: int) -> list[list[int]]:
         given = tokenizer(openings[first : first + 48], add_special_tokens=False, padding=True, return_tensors="pt")
         with torch.inference_mode():
             written = model.generate(
-                **given, do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=128,
-                pad_token_id=end, eos_token_id=end,
+                **given,
+                do_sample=True,
+                temperature=1.0,
+                top_k=0,
+                top_p=1.0,
+                max_new_tokens=128,
+                pad_token_id=end,
+                eos_token_id=end,
             )
         for row, mask in zip(written.tolist(), given["attention_mask"].tolist(), strict=True):
             prompt = row[mask.index(1) : len(mask)]
@@ -214,6 +240,11 @@ def replayed(model, tokenizer, file: Path, seed: int) -> list[list[int]]:
     part.write_text(json.dumps(texts), encoding="utf-8")
     os.replace(part, file)
     return texts
+
+
+def arguments_of(args: argparse.Namespace) -> dict[str, float]:
+    """What the batches and steps depend on; a run that goes on must have the same."""
+    return {name: getattr(args, name) for name in ("seed", "steps", "batch_tokens", "rate", "replay")}
 
 
 def trained(model) -> list[tuple[str, torch.nn.Parameter]]:
@@ -228,6 +259,7 @@ def save(path: Path, adapter: dict, optimiser, args: argparse.Namespace, step: i
         {
             "adapter": {name: weight.detach() for name, weight in adapter.items()},
             "optimiser": optimiser.state_dict(),
+            "arguments": arguments_of(args),
             "seed": args.seed,
             "steps": args.steps,
             "step": step,

@@ -27,7 +27,7 @@ from tests.models.conftest import SPLITS, Drawn, settings
 
 UNSPLIT = {"small", "percent", "yes"}
 """Draws of closed sets that both sides share."""
-FIRST_TRAINED = "072c436168cd0ae6afb4e96b5c300ba602d0d2e2fe63d83ea2b980b79fd86e3a"
+FIRST_TRAINED = "fb6af3db9934c014bda165f946828142a7fd7aa4d787e7d346d1da9552815947"
 """SHA-256 of the first 100 tasks of training."""
 MODEL_FOLDER = Path(calls.__file__).parent.parent
 
@@ -164,7 +164,7 @@ class TestRight:
                     schema = shown[call["name"]]["parameters"] | {"additionalProperties": False}
                     jsonschema.Draft202012Validator(schema).validate(call["arguments"])
                     judged += 1
-        assert judged > 1000 and corrected > 100
+        assert judged > 500 and corrected > 100
 
     @pytest.mark.parametrize("split", SPLITS)
     def test_literals_stand_in_the_answer_and_before_it(self, drawn: dict[str, Drawn], split: str) -> None:

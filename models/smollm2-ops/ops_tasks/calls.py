@@ -24,7 +24,9 @@ _SYSTEMS = (
     "You run a fleet of hosts. " + _RULES + " Write each call in <tool_call> tags. You may use:",
     "Help with operations by calling tools in <tool_call> tags. " + _RULES + " The tools are:",
 )
-_HELD_OUT_SYSTEM = "You are on duty for a data centre. Act only through <tool_call> blocks. " + _RULES + " Available tools:"
+_HELD_OUT_SYSTEM = (
+    "You are on duty for a data centre. Act only through <tool_call> blocks. " + _RULES + " Available tools:"
+)
 
 _NO_TOOL_REQUESTS = (
     "Order two new chairs for the office",
@@ -218,14 +220,20 @@ _DID_YOU_MEAN = (
     "{name} {old} was renamed to {new}",
     "{old} is only an alias: the {name} is {new}",
 )
-_DID_YOU_MEAN_HELD_OUT = ("cannot resolve {name} {old}. Candidates: {new}", "{name}={old} is obsolete, its successor is {new}")
+_DID_YOU_MEAN_HELD_OUT = (
+    "cannot resolve {name} {old}. Candidates: {new}",
+    "{name}={old} is obsolete, its successor is {new}",
+)
 _LIMITED = (
     "{name} {old} is not allowed; the nearest allowed value is {new}",
     "{name} {old} is already in use, {new} is free",
     "{name} must be {new}",
     "{name} {old} is out of range; use {new}",
 )
-_LIMITED_HELD_OUT = ("{name}: {old} conflicts with another entry, next free value {new}", "policy sets {name} to {new}, not {old}")
+_LIMITED_HELD_OUT = (
+    "{name}: {old} conflicts with another entry, next free value {new}",
+    "policy sets {name} to {new}, not {old}",
+)
 _RENAMED = (
     "unknown argument {old}; it is called {new} now",
     "argument {old} was renamed to {new}",
@@ -254,7 +262,11 @@ def _fault(v: Values, split: Split, asked: Asked) -> _Fault:
         while new == old:
             new = by_name[params[shown]].draw(v)
         numeric = not isinstance(old, str)
-        patterns = (_LIMITED_HELD_OUT if held else _LIMITED) if numeric else (_DID_YOU_MEAN_HELD_OUT if held else _DID_YOU_MEAN)
+        patterns = (
+            (_LIMITED_HELD_OUT if held else _LIMITED)
+            if numeric
+            else (_DID_YOU_MEAN_HELD_OUT if held else _DID_YOU_MEAN)
+        )
         arguments[shown] = new
         return _Fault(v.pick(patterns).format(name=shown, old=old, new=new), asked.offer.name, arguments)
     if way == "argument":
@@ -305,7 +317,10 @@ def no_calls(v: Values, split: Split) -> Task:
         ways = ["missing"]
     for way in ways:
         if way == "none":
-            turns += [_user(f"{v.pick(_HELD_OUT_NO_TOOL if split == 'templates' else _NO_TOOL_REQUESTS)}."), _answer("No tool fits.")]
+            turns += [
+                _user(f"{v.pick(_HELD_OUT_NO_TOOL if split == 'templates' else _NO_TOOL_REQUESTS)}."),
+                _answer("No tool fits."),
+            ]
         elif way == "missing":
             offer = v.pick(offers)
             lacking = v.pick([param.name for param in offer.tool.params if not param.also])

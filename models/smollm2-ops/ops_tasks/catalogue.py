@@ -43,5 +43,3 @@ class Tool:
     """What the tool reports when it worked."""
     aliases: tuple[str, ...] = ()
     """Other names for the tool."""
-
-

@@ -305,7 +305,7 @@ TEXT_STARTS: tuple[str, ...] = (
     "The clock in the hall had stopped at a quarter past four, and nobody in the house",
     "When the last of the carriages had gone, Margaret closed the window and",
     "He had been walking for three days before he saw the smoke rising from",
-    "\"You are late,\" said the old woman without looking up from her knitting. \"I expected",
+    '"You are late," said the old woman without looking up from her knitting. "I expected',
     "Nobody in the village remembered who had planted the orchard, but every autumn",
     "The captain folded the letter twice and put it in his coat. Outside, the rain",
     "Once upon a time, in a valley where the sun rose late, there lived a miller who",
@@ -338,10 +338,10 @@ TEXT_STARTS: tuple[str, ...] = (
     "In this lesson you will learn what a cell is, which parts it has and why",
     "A variable is a name that refers to a value. In most programming languages, you can",
     # code files
-    "\"\"\"Helpers for working with dates: leap years, weekdays and month lengths.\"\"\"\n\nfrom __future__ import",
-    "\"\"\"A small text adventure with three rooms and one locked door.\"\"\"\n\nimport random\n\n\nclass Room:",
-    "def word_count(text: str) -> dict[str, int]:\n    \"\"\"Return how often each word occurs in the text.\"\"\"\n",
-    "class Stack:\n    \"\"\"A last-in, first-out container built on a plain list.\"\"\"\n\n    def __init__(self):",
+    '"""Helpers for working with dates: leap years, weekdays and month lengths."""\n\nfrom __future__ import',
+    '"""A small text adventure with three rooms and one locked door."""\n\nimport random\n\n\nclass Room:',
+    'def word_count(text: str) -> dict[str, int]:\n    """Return how often each word occurs in the text."""\n',
+    'class Stack:\n    """A last-in, first-out container built on a plain list."""\n\n    def __init__(self):',
     "// Returns the greatest common divisor of two positive integers.\nfunction gcd(a, b) {\n",
     "/* A program that prints a multiplication table up to twelve. */\n#include <stdio.h>\n\nint main(void)\n{\n",
     # README and project documents

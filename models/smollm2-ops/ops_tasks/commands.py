@@ -514,7 +514,9 @@ def sql_count(v: Values) -> Task:
         f"Number of {t.name} rows where {said}?",
         f"Count where {said}.",
     )
-    return _sql(v, "sql_count", t.line, options, f"SELECT COUNT(*) FROM {t.name} WHERE {where};", t.name, _compared(where))
+    return _sql(
+        v, "sql_count", t.line, options, f"SELECT COUNT(*) FROM {t.name} WHERE {where};", t.name, _compared(where)
+    )
 
 
 def sql_group(v: Values) -> Task:

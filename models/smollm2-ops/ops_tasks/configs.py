@@ -937,7 +937,9 @@ def c_table_lines(v: Values) -> Task:
     )
     lines = [made.format(*row) for row in rows]
     literals = tuple(value for row in rows for value in row)
-    return simple("literal-copy", "c_table_lines", _wrap(v, words, _table(v, shown)), "\n".join(lines), literals=literals)
+    return simple(
+        "literal-copy", "c_table_lines", _wrap(v, words, _table(v, shown)), "\n".join(lines), literals=literals
+    )
 
 
 def c_dhcp_block(v: Values) -> Task:

@@ -11,17 +11,17 @@ from ops_tasks.tasks import Split, Task
 from ops_tasks.values import Values
 
 TRAINED_SHARES = {
-    "tool-call": 0.24,
+    "tool-call": 0.16,
     "multi-tool": 0.13,
-    "recovery": 0.15,
-    "no-call": 0.06,
+    "recovery": 0.10,
+    "no-call": 0.04,
     "question": 0.08,
-    "json": 0.08,
-    "literal-copy": 0.08,
-    "cli": 0.05,
-    "sql": 0.05,
-    "container": 0.04,
-    "shell": 0.04,
+    "json": 0.10,
+    "literal-copy": 0.11,
+    "cli": 0.07,
+    "sql": 0.07,
+    "container": 0.06,
+    "shell": 0.08,
 }
 """Share of the drawn conversations; plain chat comes on top, as replay of what the base model writes."""
 

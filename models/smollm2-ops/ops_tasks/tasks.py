@@ -6,7 +6,20 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
-KINDS = ("tool-call", "multi-tool", "recovery", "no-call", "question", "json", "literal-copy", "cli", "sql", "container", "shell", "chat")
+KINDS = (
+    "tool-call",
+    "multi-tool",
+    "recovery",
+    "no-call",
+    "question",
+    "json",
+    "literal-copy",
+    "cli",
+    "sql",
+    "container",
+    "shell",
+    "chat",
+)
 """What is reported apart."""
 
 Split = Literal["train", "values", "templates"]
@@ -68,7 +81,9 @@ def call_text(name: str, arguments: dict[str, object]) -> str:
     return f"<tool_call>\n{body}\n</tool_call>"
 
 
-def simple(kind: str, template: str, request: str, answer: str, *, literals: tuple[object, ...] = (), system: str = "") -> Task:
+def simple(
+    kind: str, template: str, request: str, answer: str, *, literals: tuple[object, ...] = (), system: str = ""
+) -> Task:
     """A task of one request and one answer."""
     head = (Turn(role="system", text=system),) if system else ()
     said = tuple(str(literal) for literal in literals if str(literal) in answer)

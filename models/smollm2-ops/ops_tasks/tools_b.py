@@ -1099,9 +1099,7 @@ RELEASE_TOOLS: tuple[Tool, ...] = (
         params=(
             USER,
             Param(name="scope", choices=("read", "write", "deploy", "admin"), aliases=("access", "permission")),
-            Param(
-                name="expires", draws="date", aliases=("expires_on", "expiry"), also=", valid until {expires}"
-            ),
+            Param(name="expires", draws="date", aliases=("expires_on", "expiry"), also=", valid until {expires}"),
         ),
         asks=(
             "Create an API token for {user} with scope {scope}",
@@ -1289,9 +1287,7 @@ HELD_OUT_TOOLS: tuple[Tool, ...] = (
             HOST,
             Param(name="date", draws="date", aliases=("day", "on_date", "start_date")),
             Param(name="time", draws="time", aliases=("start_time", "at", "startTime")),
-            Param(
-                name="hours", draws="small", aliases=("duration_hours", "length_hours"), also=", {hours} hours long"
-            ),
+            Param(name="hours", draws="small", aliases=("duration_hours", "length_hours"), also=", {hours} hours long"),
         ),
         asks=(
             "Schedule maintenance of {host} on {date} at {time}",

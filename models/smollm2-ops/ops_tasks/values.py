@@ -16,21 +16,168 @@ import numpy as np
 T = TypeVar("T")
 HELD_OUT_ONE_IN = 6
 
-SERVICES = (
-    "nginx postgresql redis haproxy grafana prometheus rabbitmq keycloak vault consul etcd kafka traefik mariadb loki "
-    "gitea jenkins minio bind9 chrony sshd exim dovecot squid memcached caddy vector telegraf influxdb clickhouse "
-    "zookeeper nats tempo harbor registry openvpn wireguard frr snapd cups fluentd mosquitto unbound nfs samba"
-).split()
-NOUNS = (
-    "orders invoices users sessions payments tickets events devices shipments products accounts audits carts reviews "
-    "alerts backups leases metrics quotas refunds sensors vendors visits coupons parcels meters badges rooms trips claims"
-).split()
-SITES = "edge core db web app mail cache log queue build stage proxy vpn lab dns auth files api jobs mon rack node".split()
-PEOPLE = "amara bjorn chen dara elif farid greta hiro ines jonas kofi lena mateo nadia oskar priya quinn rosa sven tomas".split()
-WORDS = (
-    "amber birch cedar delta ember falcon garnet harbor indigo jasper kestrel lumen maple nickel onyx pewter quartz "
-    "raven slate topaz umber violet willow xenon yarrow zinc alder basil coral dune fjord grove heron iris juniper"
-).split()
+SERVICES = [
+    "nginx",
+    "postgresql",
+    "redis",
+    "haproxy",
+    "grafana",
+    "prometheus",
+    "rabbitmq",
+    "keycloak",
+    "vault",
+    "consul",
+    "etcd",
+    "kafka",
+    "traefik",
+    "mariadb",
+    "loki",
+    "gitea",
+    "jenkins",
+    "minio",
+    "bind9",
+    "chrony",
+    "sshd",
+    "exim",
+    "dovecot",
+    "squid",
+    "memcached",
+    "caddy",
+    "vector",
+    "telegraf",
+    "influxdb",
+    "clickhouse",
+    "zookeeper",
+    "nats",
+    "tempo",
+    "harbor",
+    "registry",
+    "openvpn",
+    "wireguard",
+    "frr",
+    "snapd",
+    "cups",
+    "fluentd",
+    "mosquitto",
+    "unbound",
+    "nfs",
+    "samba",
+]
+NOUNS = [
+    "orders",
+    "invoices",
+    "users",
+    "sessions",
+    "payments",
+    "tickets",
+    "events",
+    "devices",
+    "shipments",
+    "products",
+    "accounts",
+    "audits",
+    "carts",
+    "reviews",
+    "alerts",
+    "backups",
+    "leases",
+    "metrics",
+    "quotas",
+    "refunds",
+    "sensors",
+    "vendors",
+    "visits",
+    "coupons",
+    "parcels",
+    "meters",
+    "badges",
+    "rooms",
+    "trips",
+    "claims",
+]
+SITES = [
+    "edge",
+    "core",
+    "db",
+    "web",
+    "app",
+    "mail",
+    "cache",
+    "log",
+    "queue",
+    "build",
+    "stage",
+    "proxy",
+    "vpn",
+    "lab",
+    "dns",
+    "auth",
+    "files",
+    "api",
+    "jobs",
+    "mon",
+    "rack",
+    "node",
+]
+PEOPLE = [
+    "amara",
+    "bjorn",
+    "chen",
+    "dara",
+    "elif",
+    "farid",
+    "greta",
+    "hiro",
+    "ines",
+    "jonas",
+    "kofi",
+    "lena",
+    "mateo",
+    "nadia",
+    "oskar",
+    "priya",
+    "quinn",
+    "rosa",
+    "sven",
+    "tomas",
+]
+WORDS = [
+    "amber",
+    "birch",
+    "cedar",
+    "delta",
+    "ember",
+    "falcon",
+    "garnet",
+    "harbor",
+    "indigo",
+    "jasper",
+    "kestrel",
+    "lumen",
+    "maple",
+    "nickel",
+    "onyx",
+    "pewter",
+    "quartz",
+    "raven",
+    "slate",
+    "topaz",
+    "umber",
+    "violet",
+    "willow",
+    "xenon",
+    "yarrow",
+    "zinc",
+    "alder",
+    "basil",
+    "coral",
+    "dune",
+    "fjord",
+    "grove",
+    "heron",
+    "iris",
+    "juniper",
+]
 
 
 def held_out_text(text: str) -> bool:
@@ -83,7 +230,11 @@ class Values:
         return self.literal(lambda: f"{self.pick(WORDS)}-{self.pick(WORDS)}.example")
 
     def url(self) -> str:
-        return self.literal(lambda: f"https://{self.pick(SITES)}.{self.pick(WORDS)}.example:{self.integer(1024, 9999)}/{self.pick(NOUNS)}")
+        return self.literal(
+            lambda: (
+                f"https://{self.pick(SITES)}.{self.pick(WORDS)}.example:{self.integer(1024, 9999)}/{self.pick(NOUNS)}"
+            )
+        )
 
     def email(self) -> str:
         return self.literal(lambda: f"{self.pick(PEOPLE)}@{self.pick(WORDS)}.example")
@@ -94,9 +245,9 @@ class Values:
     def address(self) -> str:
         """An IPv4 address of the ranges kept for documentation and private use."""
         return self.literal(
-            lambda: self.pick(("192.0.2.{d}", "198.51.100.{d}", "203.0.113.{d}", "10.{b}.{c}.{d}", "172.16.{c}.{d}")).format(
-                b=self.integer(0, 255), c=self.integer(0, 255), d=self.integer(1, 254)
-            )
+            lambda: self.pick(
+                ("192.0.2.{d}", "198.51.100.{d}", "203.0.113.{d}", "10.{b}.{c}.{d}", "172.16.{c}.{d}")
+            ).format(b=self.integer(0, 255), c=self.integer(0, 255), d=self.integer(1, 254))
         )
 
     def subnet(self) -> str:
@@ -120,14 +271,16 @@ class Values:
     def interface(self) -> str:
         """A switch or router port."""
         return self.literal(
-            lambda: self.pick(("GigabitEthernet0/{a}/{b}", "TenGigE0/{a}/0/{b}", "Ethernet{a}/{b}", "xe-0/{a}/{b}", "ge-1/{a}/{b}")).format(
-                a=self.integer(0, 7), b=self.integer(0, 47)
-            )
+            lambda: self.pick(
+                ("GigabitEthernet0/{a}/{b}", "TenGigE0/{a}/0/{b}", "Ethernet{a}/{b}", "xe-0/{a}/{b}", "ge-1/{a}/{b}")
+            ).format(a=self.integer(0, 7), b=self.integer(0, 47))
         )
 
     def nic(self) -> str:
         """A network interface of a host."""
-        return self.literal(lambda: self.pick(("eth{n}", "ens{n}", "enp{n}s0", "bond{n}", "wg{n}")).format(n=self.integer(0, 60)))
+        return self.literal(
+            lambda: self.pick(("eth{n}", "ens{n}", "enp{n}s0", "bond{n}", "wg{n}")).format(n=self.integer(0, 60))
+        )
 
     def volume(self) -> str:
         return self.literal(lambda: f"vol-{self._hex(8)}")
@@ -176,11 +329,14 @@ class Values:
         return self.literal(lambda: f"{self.pick(WORDS)}_{self.pick(NOUNS)}")
 
     def column(self) -> str:
-        return self.literal(lambda: f"{self.pick(WORDS)}_{self.pick(('id', 'at', 'count', 'total', 'name', 'code', 'state'))}")
+        return self.literal(
+            lambda: f"{self.pick(WORDS)}_{self.pick(('id', 'at', 'count', 'total', 'name', 'code', 'state'))}"
+        )
 
     def key(self) -> str:
         """A configuration key."""
-        return self.literal(lambda: f"{self.pick(SITES)}.{self.pick(WORDS)}_{self.pick(('timeout', 'limit', 'size', 'path', 'level', 'retries'))}")
+        ends = ("timeout", "limit", "size", "path", "level", "retries")
+        return self.literal(lambda: f"{self.pick(SITES)}.{self.pick(WORDS)}_{self.pick(ends)}")
 
     def variable(self) -> str:
         """An environment variable."""
@@ -188,13 +344,15 @@ class Values:
 
     def path(self) -> str:
         return self.literal(
-            lambda: self.pick(("/var/log/{w}/{n}.log", "/etc/{w}/{n}.conf", "/srv/{w}/{n}", "/opt/{w}/{n}.yaml", "/data/{w}/{n}")).format(
-                w=self.pick(WORDS), n=self.pick(NOUNS)
-            )
+            lambda: self.pick(
+                ("/var/log/{w}/{n}.log", "/etc/{w}/{n}.conf", "/srv/{w}/{n}", "/opt/{w}/{n}.yaml", "/data/{w}/{n}")
+            ).format(w=self.pick(WORDS), n=self.pick(NOUNS))
         )
 
     def folder(self) -> str:
-        return self.literal(lambda: f"/{self.pick(('srv', 'var/lib', 'opt', 'data', 'mnt'))}/{self.pick(WORDS)}-{self.pick(NOUNS)}")
+        return self.literal(
+            lambda: f"/{self.pick(('srv', 'var/lib', 'opt', 'data', 'mnt'))}/{self.pick(WORDS)}-{self.pick(NOUNS)}"
+        )
 
     def bucket(self) -> str:
         return self.literal(lambda: f"{self.pick(WORDS)}-{self.pick(NOUNS)}-{self.integer(1, 99)}")
@@ -203,10 +361,15 @@ class Values:
         return self.literal(lambda: f"{self.pick(NOUNS)}.{self.pick(WORDS)}")
 
     def job(self) -> str:
-        return self.literal(lambda: f"{self.pick(('nightly', 'hourly', 'weekly', 'adhoc'))}-{self.pick(NOUNS)}-{self.integer(1, 99)}")
+        return self.literal(
+            lambda: f"{self.pick(('nightly', 'hourly', 'weekly', 'adhoc'))}-{self.pick(NOUNS)}-{self.integer(1, 99)}"
+        )
 
     def zone(self) -> str:
-        return self.literal(lambda: f"{self.pick(('eu', 'us', 'ap', 'sa', 'af'))}-{self.pick(('north', 'south', 'east', 'west', 'central'))}-{self.integer(1, 4)}{self.pick('abc')}")
+        parts, sides = ("eu", "us", "ap", "sa", "af"), ("north", "south", "east", "west", "central")
+        return self.literal(
+            lambda: f"{self.pick(parts)}-{self.pick(sides)}-{self.integer(1, 4)}{self.pick('abc')}",
+        )
 
     def number(self) -> int:
         """A number of two to four digits."""
