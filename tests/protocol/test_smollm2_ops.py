@@ -48,7 +48,7 @@ def test_panels_and_their_sizes(loaded: LoadedProtocol) -> None:
     assert scored(loaded, "P-T") >= 2_700
     tasks = [window.name for window in loaded.protocol.windows if window.panel == "P-T"]
     # A quick run is the point: the engine takes about 4 s for every 1,000 tokens of an arm.
-    assert sum(len(loaded.streams[name].tokens) for name in tasks) <= 7_500
+    assert sum(len(loaded.streams[name].tokens) for name in tasks) <= 8_500
     assert len({window.document for window in loaded.protocol.windows}) >= 20  # so that intervals carry no note
 
 
