@@ -33,7 +33,7 @@ RANK = 12
 ALPHA = 24.0
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 LONGEST_TOKENS = 1024
-STEPS = 520
+STEPS = 1000
 POOL = 48
 """Examples that a step draws to find some of like length."""
 
