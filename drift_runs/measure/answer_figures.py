@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from drift_runs.measure.answers import Bools, filled
 from drift_runs.measure.figures import Figure
 from drift_runs.measure.intervals import (
     Clusters,
@@ -36,8 +36,6 @@ RATE = "rate"
 STATISTICS = (RATE, "count", "reference_count", "lost", "gained")
 """``count``: exact in the arm; ``lost``: exact in the reference alone; ``gained``: in the arm alone."""
 
-Bools = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
@@ -56,9 +54,9 @@ class _Judged:
         names = tuple(table["answer"].to_pylist())
         return cls(
             names=names,
-            judged=_filled(table["exact"].is_valid()),
-            exact=_filled(table["exact"]),
-            reference=_filled(table["reference_exact"]),
+            judged=filled(table["exact"].is_valid()),
+            exact=filled(table["exact"]),
+            reference=filled(table["reference_exact"]),
             at={name: at for at, name in enumerate(names)},
         )
 
@@ -96,7 +94,8 @@ def answer_figures(
 
     :data:`STATISTICS` over all answers and those of each panel, role, group, kind of range and window. ``n`` counts
     answers that were judged and ``excluded`` those that were not. The rate has a cluster interval by the protocol's
-    cluster, over kinds and windows the percentile one alone.
+    cluster, over kinds and windows the percentile one alone. It has none where all answers are exact, or none is: every
+    resample is then the same, which says nothing of how far the rate may lie from 1 or 0.
 
     ``floors``: name -> table ``ANSWERS`` of a floor of the arm's reference. Of those that have judged every answer that
     the arm has in a scope, the one with the fewest exact ones stands beside it, the first by name of equals.
@@ -111,7 +110,7 @@ def answer_figures(
     index = np.array([labels.index(label) for label in of_answer], dtype=np.int32)
     clusters = Clusters(unit=unit, labels=labels, index=index)
     own, others = ({name: _Judged.of(table) for name, table in (of or {}).items()} for of in (floors, borrowed))
-    outlier = _filled(answers["outlier"])
+    outlier = filled(answers["outlier"])
     resampler = Resampler.of(protocol)
     figures = []
     for choice in choices(protocol):
@@ -123,7 +122,8 @@ def answer_figures(
                 names = [here.names[at] for at in judged]
                 beside = _harshest(own, names, False) or _harshest(others, names, True) or _Floor("", {})
                 common = {"arm": answers["arm"][0].as_py(), "scope_kind": kind, "scope": name, "outliers": choice}
-                figures += _figures(here, chosen, clusters.take(chosen), resampler, beside, common)
+                excluded = len(chosen) - len(judged)
+                figures += _figures(here, judged, excluded, clusters.take(judged), resampler, beside, common)
     return figures
 
 
@@ -158,20 +158,19 @@ def _harshest(floors: Mapping[str, _Judged], names: list[str], borrowed: bool) -
 
 def _figures(
     here: _Judged,
-    chosen: NDArray[np.intp],
+    judged: NDArray[np.intp],
+    excluded: int,
     clusters: Clusters,
     resampler: Resampler,
     beside: _Floor,
     common: Mapping[str, str],
 ) -> Iterator[Figure]:
-    """Every statistic of one scope; ``clusters``: of its answers."""
-    judged = here.judged[chosen]
-    used, excluded = int(judged.sum()), int((~judged).sum())
+    """Every statistic of one scope; ``judged``: its answers that were, ``clusters``: of those."""
     count = len(clusters.labels)
-    interval = _interval(here, chosen, clusters, resampler, whole=common["scope_kind"] in WHOLE)
-    for statistic, value in here.values(chosen[judged]).items():
+    interval, note = _interval(here.exact[judged], clusters, resampler, whole=common["scope_kind"] in WHOLE)
+    for statistic, value in here.values(judged).items():
         rated = statistic == RATE
-        reason = small_cluster_note(count, clusters.unit) if rated else ""
+        reason = note if rated else ""
         if value is None:
             reason = f"{plural(excluded, 'answer')} not judged: a best token is not known"
         yield Figure(
@@ -179,7 +178,7 @@ def _figures(
             spec=SPEC,
             statistic=statistic,
             value=value,
-            n=used,
+            n=len(judged),
             excluded=excluded,
             state=FIRM if value is not None else WITHHELD,
             reason=reason,
@@ -192,20 +191,22 @@ def _figures(
         )
 
 
-def _interval(
-    here: _Judged, chosen: NDArray[np.intp], clusters: Clusters, resampler: Resampler, *, whole: bool
-) -> Interval:
-    """Of the rate, between clusters."""
+def _interval(exact: Bools, clusters: Clusters, resampler: Resampler, *, whole: bool) -> tuple[Interval, str]:
+    """Of the rate of bool[n], between their clusters, and what a reader must know of it."""
     count = len(clusters.labels)
-    values = here.exact[chosen].astype(np.float64)[:, None]
-    weights = here.judged[chosen].astype(np.float64)[:, None]
+    note = small_cluster_note(count, clusters.unit)
+    if count < 2:
+        return Interval(), note
+    if exact.all() or not exact.any():
+        return (
+            Interval(),
+            f"{'every' if exact[0] else 'no'} answer is exact: resamples are all alike and give no interval",
+        )
+    values, weights = exact.astype(np.float64)[:, None], np.ones((len(exact), 1))
     if whole:
         top, bottom = (cluster_sums(terms, clusters.index, count) for terms in (values, weights))
-        return whole_interval(intervals_of_sums(top, bottom, resampler), 0)
+        found = whole_interval(intervals_of_sums(top, bottom, resampler), 0)
+        # Student's t on logs knows no upper limit; a share has one.
+        return found if found.t_high is None else found._replace(t_high=min(found.t_high, 1.0)), note
     bounds = ratio_intervals(values, weights, clusters.index, count, resampler)
-    return Interval(low=number_or_none(bounds.low[0]), high=number_or_none(bounds.high[0]))
-
-
-def _filled(column: pa.ChunkedArray) -> Bools:
-    """bool[m], False for null."""
-    return pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(bool)
+    return Interval(low=number_or_none(bounds.low[0]), high=number_or_none(bounds.high[0])), note

@@ -86,14 +86,14 @@ class _Rows:
         table = table.take(pa.array(order))
         token, best, flip = (table[name] for name in ("token", "reference_top", "flip_text"))
         # Unusable rows hold -1 as their best token.
-        known = _filled(pc.and_(pc.greater_equal(token, 0), pc.greater_equal(best, 0))) & _filled(flip.is_valid())
+        known = filled(pc.and_(pc.greater_equal(token, 0), pc.greater_equal(best, 0))) & filled(flip.is_valid())
         return cls(
             windows=windows,
             present=frozenset(windows[at] for at in np.unique(code)),
             keys=keys[order],
             known=known,
-            wrong=_filled(flip) & known,
-            reference_wrong=_filled(pc.not_equal(token, best)) & known,
+            wrong=filled(flip) & known,
+            reference_wrong=filled(pc.not_equal(token, best)) & known,
             table=table,
         )
 
@@ -104,7 +104,7 @@ class _Rows:
         return slice(int(first), int(end))
 
 
-def _filled(column: pa.ChunkedArray) -> Bools:
+def filled(column: pa.ChunkedArray) -> Bools:
     """bool[m], False for null."""
     return pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(bool)
 

@@ -240,6 +240,28 @@ class TestFigures:
         rates = drawn @ np.array([1.0, 1, 1]) / (drawn @ np.array([2.0, 1, 2]))
         assert (found.low, found.high) == pytest.approx(tuple(np.quantile(rates, [0.025, 0.975])))
 
+    @pytest.mark.parametrize(("every", "word"), [(True, "every"), (False, "no")])
+    def test_a_rate_of_all_or_nothing_has_no_interval(self, six, every, word):
+        figures = answer_figures(table_of(six, [every] * 6, [True] * 6), six)
+        for scope in (("all", "all"), ("kind", "tool-call")):
+            found = figure(figures, "rate", scope)
+            assert (found.value, found.low, found.high, found.standard_error) == (float(every), None, None, None)
+            assert (found.bca_low, found.t_high, found.interval) == (None, None, "")
+            assert found.reason == f"{word} answer is exact: resamples are all alike and give no interval"
+        assert figure(figures, "rate", ("window", "w1")).reason == "1 document: no interval between documents"
+
+    def test_documents_without_a_judged_answer_are_not_counted(self, six):
+        figures = answer_figures(table_of(six, [True, False, None, None, False, True]), six)
+        found = figure(figures, "rate")
+        assert (found.clusters, found.excluded) == (2, 2)
+        assert found.interval == "percentile bootstrap, 95 %, 2 documents"
+        alone = figure(answer_figures(table_of(six, [True, False, *[None] * 4]), six), "rate")
+        assert (alone.clusters, alone.low, alone.reason) == (1, None, "1 document: no interval between documents")
+
+    def test_no_end_of_an_interval_lies_beyond_1(self, six):
+        found = figure(answer_figures(table_of(six, [True, True, True, True, True, False]), six), "rate")
+        assert found.t_high == 1 and 0 < found.t_low < found.value <= found.high <= 1
+
     def test_none_judged_is_withheld(self, six):
         figures = answer_figures(table_of(six, [None] * 6), six)
         assert {item.state for item in figures} == {"withheld"} and values(figures) == [None] * 5
