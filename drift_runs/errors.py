@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def one_line(text: str) -> str:
@@ -35,7 +35,12 @@ def one_line(text: str) -> str:
 
     A title with an escape sequence could clear the screen or repaint a figure, a bidirectional override turn one round.
     """
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], " ".join(text.split()))
+    return uncontrolled(" ".join(text.split()))
+
+
+def uncontrolled(text: str) -> str:
+    """The same with every blank kept: for a token, whose blanks are part of it."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class DriftError(Exception):

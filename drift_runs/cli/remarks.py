@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from drift_runs.errors import one_line
+from drift_runs.errors import one_line, uncontrolled
 
 LITERALS_SHOWN = 3
 BEFORE_CHARACTERS = 48
@@ -50,7 +50,7 @@ def _overturn(row: Mapping[str, Any]) -> str:
         end = row["before"][-BEFORE_CHARACTERS:]
         if len(row["before"]) > BEFORE_CHARACTERS:
             end = "…" + (end.partition(" ")[2] or end)
-        before = f', after "{_shown(end)}"'
+        before = f', after "{uncontrolled(end)}"'
     return (
         f"{_token(row, 'reference')} (P {_share(row['reference_p1'])}, Q {_share(row['q_of_reference_top'])}) became "
         f"{_token(row, 'candidate')} (P {_share(row['p_of_candidate_top'])}, Q {_share(row['candidate_p1'])}) "
@@ -60,12 +60,7 @@ def _overturn(row: Mapping[str, Any]) -> str:
 
 def _token(row: Mapping[str, Any], side: str) -> str:
     text = row[f"{side}_text"]
-    return f"token {row[f'{side}_top']}" if text is None else f'"{_shown(text)}"'
-
-
-def _shown(text: str) -> str:
-    """On one line, and a space at either end is kept: it is part of the token."""
-    return one_line(f"|{text}|")[1:-1]
+    return f"token {row[f'{side}_top']}" if text is None else f'"{uncontrolled(text)}"'
 
 
 def _share(value: float | None) -> str:

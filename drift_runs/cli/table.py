@@ -146,17 +146,23 @@ def legend(outcomes: list[Outcome], protocol: Protocol) -> str:
 
 
 def answers_lines(figures: Iterable[pa.Table | None]) -> list[str]:
-    """What the column of exact answers counts, from the first arm that has some; no line without one."""
-    for table in figures:
-        found = index(table) if table is not None else {}
-        reference = found.get(EXACT._replace(statistic="reference_count"))
-        if reference is not None and reference["value"] is not None:
-            unjudged = f"; {reference['excluded']} not judged" if reference["excluded"] else ""
-            return [
-                f"exact answers: of {reference['n']} expected ones, those that the arm would write to the letter; "
-                f"the reference {reference['value']:.0f}{unjudged}."
-            ]
-    return []
+    """What the column of exact answers counts, and the reference's own number from the arm that has most of them
+    judged; no line without one."""
+    counts = [
+        found
+        for table in figures
+        if table is not None
+        if (found := index(table).get(EXACT._replace(statistic="reference_count"))) is not None
+    ]
+    known = [found for found in counts if _value(found) is not None]
+    if not known:
+        return []
+    most = max(known, key=lambda found: found["n"])
+    unjudged = f"; {most['excluded']} more not judged" if most["excluded"] else ""
+    return [
+        "exact answers: of the expected ones that were judged, those that the arm would write to the letter; "
+        f"the reference {_exact(most)}{unjudged}."
+    ]
 
 
 def notes(loaded: LoadedProtocol) -> str:

@@ -71,7 +71,10 @@ def test_the_table_shows_them(answered: Campaign, capsys: pytest.CaptureFixture[
         "q4_0": "1/4",
         "kv-q4_0": "1/4",
     }
-    legend = "exact answers: of 4 expected ones, those that the arm would write to the letter; the reference 1."
+    legend = (
+        "exact answers: of the expected ones that were judged, those that the arm would write to the letter; "
+        "the reference 1/4."
+    )
     assert legend in ran and [line for line in ran if line.startswith("Orders: ")]
     assert main(answered.arguments("measure")) == 0
     measured = capsys.readouterr().out.splitlines()

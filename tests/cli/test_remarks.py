@@ -95,6 +95,16 @@ class TestLiterals:
         assert line.endswith('after "…the port is\\x1b[2J ' + "y" * 20 + ' "')
         assert '" \\u202e5" (P' in line and line.isprintable()
 
+    def test_every_blank_of_a_token_is_shown(self) -> None:
+        row = overturn(1, reference_text="    5", candidate_text=" 5", before="a =  ")
+        (_, line) = remarks.overturned_literals({"q": listed(row)})
+        assert '"    5" (P' in line and 'became " 5" (P' in line and line.endswith('after "a =  "')
+
+    def test_marks_of_direction_and_of_lines_are_shown_as_codes(self) -> None:
+        row = overturn(1, reference_text="5\u200f\u061c", candidate_text="5\u2028\n", window="w")
+        (_, line) = remarks.overturned_literals({"q": listed(row)})
+        assert '"5\\u200f\\u061c"' in line and '"5\\u2028\\n"' in line and line.isprintable()
+
     def test_without_a_dictionary_ids_stand_alone(self) -> None:
         row = overturn(1, reference_text=None, candidate_text=None, before=None, q_of_reference_top=None)
         (_, line) = remarks.overturned_literals({"q": listed(row)})

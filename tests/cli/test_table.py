@@ -111,9 +111,10 @@ def test_exact_answers_have_a_column_where_some_are_expected() -> None:
 
 
 def test_the_legend_says_what_exact_answers_are_of() -> None:
-    assert table.answers_lines([None, figures(), figures(*ANSWERED)]) == [
-        "exact answers: of 68 expected ones, those that the arm would write to the letter; the reference 66; "
-        "2 not judged."
+    fewer = [{**row, "value": 3.0, "n": 4, "excluded": 66} for row in ANSWERED]
+    assert table.answers_lines([None, figures(), figures(*fewer), figures(*ANSWERED)]) == [
+        "exact answers: of the expected ones that were judged, those that the arm would write to the letter; "
+        "the reference 66/68; 2 more not judged."
     ]
     withheld = [{**row, "value": None, "state": "withheld", "n": 0} for row in ANSWERED]
     assert table.answers_lines([figures(*withheld)]) == [] == table.answers_lines([])
