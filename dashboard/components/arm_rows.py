@@ -33,7 +33,11 @@ _CHART_SCHEMA = pa.schema(
 
 
 def chart_rows(page: Page, column: Column, arms: list[ArmRecord]) -> pa.Table:
-    """Rows for the charts by arm, in the order of ``arms``, with the floor's own interval for its band."""
+    """Rows for the charts by arm, in the order of ``arms``, with the floor's own interval for its band.
+
+    No band where the floor covers other positions (or answers) than the arm: its value is over the arm's, its interval
+    is not.
+    """
     rows = []
     for arm in arms:
         for outliers in page.sets:
@@ -41,6 +45,7 @@ def chart_rows(page: Page, column: Column, arms: list[ArmRecord]) -> pa.Table:
             if figure is None:
                 continue
             floor = page.figure(figure.floor, column, outliers) if figure.floor else None
+            floor = floor if floor is not None and floor.n == figure.n else None
             rows.append(
                 {
                     "arm": arm.arm,
