@@ -16,14 +16,12 @@ from dashboard.components.markup import Html, tag
 from dashboard.figures import ANSWERS, FLIP, STRONG, Column, is_withheld, write_counted, write_value
 from drift_runs.charts.exact_answers import exact_answers
 from drift_runs.charts.palette import OUTLIER_LABELS
-from drift_runs.charts.rank_slope import rank_slope
+from drift_runs.charts.rank_slope import MOST_ARMS, rank_slope
 
 if TYPE_CHECKING:
     from dashboard.frame import Page
     from drift_runs.tracking.records import ArmRecord
 
-MOST_ARMS = 24
-"""More lines in one picture cannot be told apart."""
 WORDS = {"flip": "flip rate", "worst": "worst range p95", "strong": "strong overturns", "answers": "exact answers"}
 _RANK_SCHEMA = pa.schema(
     [
@@ -121,7 +119,9 @@ def agreement_says(table: pa.Table, names: Mapping[str, str], *, outliers: str, 
     rows = [(one, other, found.get(frozenset((one, other)))) for one, other in combinations(names, 2)]
     known = [(one, other, row) for one, other, row in rows if row is not None and row["tau"] is not None]
     if not known:
-        return [f"{lead}Whether the figures put the arms in the same order is not said: it takes three arms with both."]
+        words = "it takes three arms that have both figures and differ in each"
+        return [f"{lead}Whether the figures put the arms in the same order is not said: {words}."]
+    ordering = [key for key in names if any(key in (one, other) for one, other, _ in known)]
     differ = sorted((item for item in known if item[2]["discordant"]), key=lambda item: -item[2]["discordant"])
     agree = [(one, other) for one, other, row in known if not row["discordant"]]
     parts: list[object] = [lead]
@@ -133,8 +133,10 @@ def agreement_says(table: pa.Table, names: Mapping[str, str], *, outliers: str, 
         words = "; ".join(f"{names[one]} and {names[other]}" for one, other in agree)
         parts.append(f"No two arms stand in opposite orders by {words}.")
     elif agree:
-        parts.append(f"No two arms stand in opposite orders by any of {', '.join(names.values())}")
+        parts.append(f"No two arms stand in opposite orders by any of {', '.join(names[key] for key in ordering)}")
         parts.append("; some are tied." if any(row["tied"] for _, _, row in known) else ".")
+    if silent := [names[key] for key in names if key not in ordering]:
+        parts.append(f" Too few arms have a value of {', '.join(silent)}, or they do not differ in it.")
     arms = {row["arms"] for _, _, row in known}
     parts.append(f" Arms in these orders: {min(arms)}" + (f" to {max(arms)}." if len(arms) > 1 else "."))
     return parts

@@ -14,7 +14,7 @@ from dashboard.components.arm_order import order_controls, ordered
 from dashboard.components.export import csv_button
 from dashboard.components.listed_rows import listed_table
 from dashboard.components.markup import tag
-from dashboard.figures import ANSWERS, write_counted
+from dashboard.figures import ANSWERS, split_scope, write_counted
 from dashboard.frame import SHOWN_ROLES, Page, control, open_page, positions_control
 from drift_runs.charts.palette import OUTLIER_LABELS
 
@@ -50,7 +50,7 @@ def _figures(page: Page, answers: AnswerTable, arms: list[ArmRecord]) -> None:
         st.html(tag("p", "The protocol of this campaign expects no answers, so none can be exact.", cls="dr-say"))
         return
     if not answers:
-        words = "No answers were judged. Rows that an older version measured have none: drift measure judges them."
+        words = "No answers were judged when these arms were measured. drift measure judges them and prints the counts."
         st.html(tag("p", words, cls="dr-say"))
         return
     st.html(
@@ -90,7 +90,9 @@ def _sentence(page: Page, answers: AnswerTable, arms: list[ArmRecord]) -> list[o
     if known:
         fewest = min(figure.value for figure in known.values())
         names = [name for name, figure in known.items() if figure.value == fewest]
-        parts += ["The fewest has ", tag("b", ", ".join(names)), f": {write_counted(known[names[0]])}"]
+        counted = " and ".join(dict.fromkeys(write_counted(known[name]) for name in names))
+        verb = "has" if len(names) == 1 else "have"
+        parts += [tag("b", ", ".join(names)), f" {verb} the smallest share of the arms shown: {counted}"]
         parts.append(f" ({OUTLIER_LABELS[outliers]})." if len(page.sets) > 1 else ".")
     return parts
 
@@ -106,6 +108,9 @@ def _caption(page: Page, answers: AnswerTable) -> str:
         text += f" Interval: {'; '.join(intervals)}."
     if len(notes) == 1:
         text += f" {notes[0]}."
+    kinds = [answers.figure(arm.arm, ANSWERS, ("kind", kind), sets) for arm in answers.arms for kind in answers.kinds]
+    if any(figure is not None and figure.value in (0.0, 1.0) for figure in (*found, *kinds)):
+        text += " A share of all or none has no interval: its resamples are all alike."
     if answers.chosen != ("all", "all"):
         text += " Kinds of range are over all answers, not the chosen panel alone."
     return text
@@ -115,12 +120,10 @@ def _lost(page: Page, arm: ArmRecord) -> None:
     everything = data.answers(page.uri, arm.run_id, arm.complete).to_pylist()
     st.subheader(f"Lost answers of {arm.arm}", anchor=False)
     if not everything:
-        words = (
-            "No answers were listed for this arm. Rows that an older version measured have none: drift measure does."
-        )
+        words = "This arm has none listed: no window of its own holds one, or none was judged when it was measured."
         st.html(tag("p", words, cls="dr-say"))
         return
-    kept = [row for row in everything if page.sets != ("without",) or not row["outlier"]]
+    kept = [row for row in everything if _chosen(page, row)]
     lost = lost_rows(kept)
     gained = sum(row["exact"] is True and row["reference_exact"] is False for row in kept)
     unknown = sum(row["exact"] is None for row in kept)
@@ -138,6 +141,14 @@ def _lost(page: Page, arm: ArmRecord) -> None:
     words += f" The first {len(shown):,} are shown, the CSV has all." if len(shown) < len(lost) else ""
     st.html(lost_table(shown, words))
     csv_button(lost, name=f"{_file(page)}-{arm.arm}-lost-answers-{page.view.outliers}", key="lost")
+
+
+def _chosen(page: Page, row: dict[str, Any]) -> bool:
+    """Whether an answer or a position is among the chosen windows and positions."""
+    if page.sets == ("without",) and row["outlier"]:
+        return False
+    panels = {window.name: window.panel for window in page.protocol.windows}
+    return page.view.scope == "all" or split_scope(page.view.scope) == ("panel", panels.get(row["window"]))
 
 
 def _count(answers: int) -> str:
@@ -160,9 +171,10 @@ def _overturned_literals(page: Page, arm: ArmRecord) -> None:
         words = "No rows were listed for this arm." if page.has_positions else "The source gives no positions."
         st.html(tag("p", words, cls="dr-say"))
         return
-    overturns = [row for row in listed if row["list"] == "strong_overturn"]
-    kept = [row for row in overturns if row["literal"] and (page.sets != ("without",) or not row["outlier"])]
-    cut = _cut(overturns)
+    everywhere = [row for row in listed if row["list"] == "strong_overturn"]
+    overturns = [row for row in everywhere if _chosen(page, row)]
+    kept = [row for row in overturns if row["literal"]]
+    cut = _cut(everywhere)
     if not kept:
         st.html(tag("p", f"None. {cut}".strip(), cls="dr-say"))
         return
@@ -174,7 +186,7 @@ def _overturned_literals(page: Page, arm: ArmRecord) -> None:
 def _cut(overturns: list[dict[str, Any]]) -> str:
     """What the list does not hold."""
     of = max((row["of"] for row in overturns), default=0)
-    return f"The list was cut: the arm has {of:,} strong overturns." if of > len(overturns) else ""
+    return f"The list was cut: the arm has {of:,} strong overturns in all." if of > len(overturns) else ""
 
 
 show()

@@ -19,7 +19,8 @@ value as text. Figures stand in the order of the table."""
 ROW_HEIGHT_PX = 34
 _NAME_LIMIT_PX = 150
 _DASHES = ([1, 0], [6, 3], [2, 2])
-"""Six hues with three dashes are eighteen lines that can be told apart."""
+MOST_ARMS = len(palette.SERIES_COLOURS) * len(_DASHES)
+"""Every hue with every dash is a line of its own; more than these cannot be told apart."""
 
 
 class Place(NamedTuple):

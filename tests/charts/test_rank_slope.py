@@ -4,10 +4,10 @@ import math
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drift_runs.charts.rank_slope import places_of, rank_slope
+from drift_runs.charts.rank_slope import MOST_ARMS, places_of, rank_slope
 
 BETTER = {"flip rate": "small", "exact answers": "large"}
 SCHEMA = pa.schema(
@@ -105,9 +105,17 @@ def test_an_empty_table_is_an_empty_chart_and_a_missing_column_is_named() -> Non
         places_of([("a", 1.0)], better="best")
 
 
+def test_as_many_arms_as_are_drawn_have_a_line_of_their_own_each() -> None:
+    content = rows(**{f"arm-{at}": (at / 10, at / 10) for at in range(MOST_ARMS)})
+    (line,) = [part for part in layers(content) if part["mark"]["type"] == "line"]
+    hues, dashes = (line["encoding"][name]["scale"]["range"] for name in ("color", "strokeDash"))
+    assert len({(hue, tuple(dash)) for hue, dash in zip(hues, dashes, strict=True)}) == MOST_ARMS == len(hues)
+
+
 VALUES = st.lists(st.one_of(st.none(), st.integers(0, 5).map(float)), max_size=12)
 
 
+@settings(deadline=None)
 @given(VALUES, st.sampled_from(["small", "large"]), st.randoms(use_true_random=False))
 def test_ranks_do_not_depend_on_the_order_of_the_arms_and_fill_all_places(
     values: list[float | None], better: str, random: object

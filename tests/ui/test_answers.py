@@ -65,7 +65,14 @@ def test_the_reference_is_a_row_of_its_own_and_comes_first(open_app: OpenApp, in
     assert own == everything - len(WINDOWS), "it misses the last answer of every window"
     assert figure_text(app, "Exact answers", "f16", "answers").startswith(f"{own}/{everything} ")
     assert figure_text(app, "Exact answers", "f16", "kind:code").startswith("6/8 ")
-    assert f"The reference would write {own}/{everything} to the letter" in markup(app)
+    page = markup(app)
+    assert f"The reference would write {own}/{everything} to the letter" in page
+    ranked = [arm for arm in arms(app, "Exact answers")[1:] if arm not in ("launch", "micro-batch")]
+    rates = {arm: invented_store.figure(arm, "answer.exact", "rate", "with")["value"] for arm in ranked}
+    fewest = min(rates.values())
+    names = {arm for arm, rate in rates.items() if rate == fewest}
+    (bold,) = [part.partition("</b>") for part in page.split("<b>") if "the smallest share of the arms shown: " in part]
+    assert set(bold[0].split(", ")) == names and f": {round(fewest * everything)}/{everything}." in bold[2]
 
 
 def test_outlier_windows_and_panels_are_counted_as_everywhere(open_app: OpenApp, invented_store: InventedStore) -> None:
@@ -79,7 +86,12 @@ def test_outlier_windows_and_panels_are_counted_as_everywhere(open_app: OpenApp,
     app.selectbox(key="control.scope").set_value("panel:P-A").run()
     in_panel = sum(panel == "P-A" for panel, _, _ in WINDOWS.values()) * ANSWERS_EACH
     assert figure_text(app, "Exact answers", "q4_0", "answers").partition(" ")[0].endswith(f"/{in_panel}")
-    assert "not the chosen panel alone" in markup(app)
+    page = markup(app)
+    assert "not the chosen panel alone" in page
+    # What stands below the table is of the chosen panel too: its counts are those of the table.
+    assert shown_answers(app) and all(WINDOWS[name.partition("-answer-")[0]][0] == "P-A" for name in shown_answers(app))
+    assert figure_text(app, "Exact answers", "ablated", "lost") == str(len(shown_answers(app)))
+    assert 'aria-label="Strong overturns in literals"' not in page, "this arm has them in panel P-B alone"
 
 
 @pytest.mark.parametrize("direction", ["asc", "desc"])
@@ -189,7 +201,10 @@ def test_disagreement_is_said_with_the_figures_and_the_pairs_of_arms() -> None:
 
 def test_where_nothing_disagrees_or_nothing_is_known_it_is_said() -> None:
     flat = says(order("flip/rate", "answer.exact/rate", 0, 1), order("flip/rate", "strong_overturn/count", 0))
-    assert "disagree" not in flat and "some are tied" in flat
+    assert flat == (
+        "No two arms stand in opposite orders by any of flip rate, strong overturns, exact answers; some are tied. "
+        "Too few arms have a value of worst range p95, or they do not differ in it. Arms in these orders: 5."
+    )
     assert "is not said" in says() and "is not said" in says(order("flip/rate", "answer.exact/rate", 0, tau=None))
 
 
@@ -206,6 +221,7 @@ def test_an_older_store_says_how_to_judge_its_answers(open_app: OpenApp, tmp_pat
     store = build_store(tmp_path, arms=("ablated", "q4_0", "micro-batch"), answers="older")
     page = markup(open_app(store.folder, VIEW, v="1", arm="ablated"))
     assert "No answers were judged" in page and "drift measure" in page
+    assert "This arm has none listed" in page
     assert 'aria-label="Lost answers"' not in page
     assert figure_text(open_app(store.folder), "Candidates", "q4_0", "answers") == "not measured"
 
