@@ -100,6 +100,7 @@ def test_every_window_holds_what_the_reference_passes_and_room_for_a_tail(all_wi
         assert not any("7" in answer for answer in answers), name
         assert len(answers) == len(window.answers)
         assert growing.LEAST_SCORED <= window.scored <= growing.MOST_SCORED, name
+        assert len(window.tokens) <= 700, name  # every arm reads all of it
         assert len(window.p1) == len(window.literal) == window.scored
         assert not loop_report([t for start, end in window.answers for t in window.tokens[start:end]]).is_loop, name
     counts = [window.counts for window in all_windows.values()]
@@ -109,7 +110,7 @@ def test_every_window_holds_what_the_reference_passes_and_room_for_a_tail(all_wi
 
 def test_kinds_and_splits_are_those_that_are_wanted(all_windows: dict[str, Window]) -> None:
     assert sorted(window.wanted.kind for window in all_windows.values()) == sorted(
-        [*["tool-call"] * 3, *["multi-tool"] * 2, *["recovery"] * 2, "json", *["literal-copy"] * 2, "sql", "cli", "cli"]
+        [*["tool-call"] * 2, *["multi-tool"] * 2, "recovery", "json", *["literal-copy"] * 2, "sql", "cli", "cli"]
     )
     assert [wanted.name for wanted in WANTED if wanted.split == "templates"] == ["pt-calls-new"]
     assert len({wanted.name for wanted in WANTED}) == len({wanted.title for wanted in WANTED}) == len(WANTED)
@@ -131,7 +132,7 @@ def test_calls_are_what_their_kind_says_and_fit_their_tools(all_windows: dict[st
 
 
 def test_the_same_seed_gives_the_same_window_and_another_seed_another() -> None:
-    wanted = by_name("pt-recovery-1")
+    wanted = by_name("pt-recovery")
     one, two = made(wanted, "7"), made(wanted, "7")
     assert (one.turns, one.tokens) == (two.turns, two.tokens)
     assert made(wanted, "7", seed=6).turns != one.turns
@@ -175,7 +176,7 @@ def test_a_source_gives_the_conversation_back(tmp_path: Path, all_windows: dict[
 
 
 def test_what_an_error_renames_is_among_the_schemas() -> None:
-    window = made(by_name("pt-recovery-1"), "7")
+    window = made(by_name("pt-recovery"), "7")
     offered = {tool["function"]["name"] for tool in window.tools}
     called = {
         call.name
@@ -226,9 +227,9 @@ def test_what_was_drawn_is_kept_and_gone_on_with(
 
 
 def test_the_note_of_a_protocol_gets_the_counts(kept: windows.Kept, all_windows: dict[str, Window]) -> None:
-    for name in ("pt-sql", "pt-calls-1", "pt-calls-2"):
+    for name in ("pt-sql", "pt-calls", "pt-calls-new"):
         kept.add(all_windows[name])
-    sql, *calls = (all_windows[name].counts for name in ("pt-sql", "pt-calls-1", "pt-calls-2"))
+    sql, *calls = (all_windows[name].counts for name in ("pt-sql", "pt-calls", "pt-calls-new"))
     passed, drawn = sum(one.passed for one in calls), sum(one.drawn for one in calls)
     counts = (
         f"{passed + sql.passed} of {drawn + sql.drawn} (tool-call {passed} of {drawn}, sql {sql.passed} of {sql.drawn})"

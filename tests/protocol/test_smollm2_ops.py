@@ -45,11 +45,10 @@ def test_it_is_frozen_and_supersedes_the_first_demo(loaded: LoadedProtocol) -> N
 def test_panels_and_their_sizes(loaded: LoadedProtocol) -> None:
     roles = [(panel.name, panel.role) for panel in loaded.protocol.panels]
     assert roles == [("P-T", "generated"), ("P-A", "prompt"), ("P-B", "generated")]
-    assert scored(loaded, "P-T") >= 2_700
-    tasks = [window.name for window in loaded.protocol.windows if window.panel == "P-T"]
-    # A quick run is the point: the engine takes about 4 s for every 1,000 tokens of an arm.
-    assert sum(len(loaded.streams[name].tokens) for name in tasks) <= 8_500
-    assert len({window.document for window in loaded.protocol.windows}) >= 20  # so that intervals carry no note
+    assert scored(loaded, "P-T") >= 11 * 210
+    # A quick run is the point: the engine takes about 4 s for every 1,000 tokens of an arm. The first demo has 8,251.
+    assert sum(len(stream.tokens) for stream in loaded.streams.values()) <= 8_400
+    assert len({window.document for window in loaded.protocol.windows}) >= 18
 
 
 def test_every_kind_has_a_range_and_every_range_is_long_enough_for_a_tail(loaded: LoadedProtocol) -> None:

@@ -16,11 +16,12 @@ from drift_runs.measure.literals import literal_marks
 from ops_windows.wanted import Wanted, begin
 
 LEAST_SCORED = 210
-MOST_SCORED = 300
+MOST_SCORED = 235
+"""Every arm reads every token of every window, so a window ends soon after it is long enough."""
 MOST_TOKENS = 800
-OPENING_TOKENS = 95
-"""Most tokens of the system turn for each tool that it offers."""
-SCORED_SHARE = 0.33
+HEAD_TOKENS, TOOL_TOKENS = 45, 75
+"""Most tokens of the system turn: so many, and so many for each tool that it offers."""
+SCORED_SHARE = 0.36
 """Least share of a chat's request and answer that the answer is: every arm reads the requests too."""
 FRUITLESS = 40
 """Steps in a row that the reference misses before the conversation is begun anew."""
@@ -92,7 +93,7 @@ def grow(engine: LlamaCpp, wanted: Wanted, seed: int, number: int, table: list[b
             break
         drawn = begin(wanted, values)
         grown = _Grown(turns=list(drawn.opening))
-        if len(engine.tokenize("".join(turn.text for turn in grown.turns))) > OPENING_TOKENS * wanted.tools:
+        if len(engine.tokenize("".join(turn.text for turn in grown.turns))) > most_opening(wanted):
             continue
         engine.reset()
         fruitless = unfit = 0
@@ -124,6 +125,11 @@ def grow(engine: LlamaCpp, wanted: Wanted, seed: int, number: int, table: list[b
         expected=f"{LEAST_SCORED} scored tokens",
         todo="train the adapter longer, or raise --most-answers",
     )
+
+
+def most_opening(wanted: Wanted) -> int:
+    """Tokens that the opening of a conversation may have; a chat has none."""
+    return HEAD_TOKENS + TOOL_TOKENS * wanted.tools
 
 
 def _part(engine: LlamaCpp, grown: _Grown, turns: list[Turn]) -> _Part:

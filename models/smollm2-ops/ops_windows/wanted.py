@@ -27,13 +27,11 @@ class Wanted(NamedTuple):
 
 
 WANTED = (
-    Wanted("pt-calls-1", "One call a request", "tool-call", "values", tools=2),
-    Wanted("pt-calls-2", "One call a request, another set of tools", "tool-call", "values", tools=2),
-    Wanted("pt-calls-new", "One call a request, tools that training never saw", "tool-call", "templates", tools=2),
-    Wanted("pt-several-1", "Several calls for one request", "multi-tool", "values", tools=2),
-    Wanted("pt-several-2", "Several calls for one request, another set of tools", "multi-tool", "values", tools=2),
-    Wanted("pt-recovery-1", "A call fails, its error says why, the call is corrected", "recovery", "values", tools=3),
-    Wanted("pt-recovery-2", "Failed and corrected calls, another set of tools", "recovery", "values", tools=3),
+    Wanted("pt-calls", "One call a request", "tool-call", "values", tools=2),
+    Wanted("pt-calls-new", "One call a request, of a tool that training never saw", "tool-call", "templates", tools=1),
+    Wanted("pt-several-1", "Several calls of one tool for one request", "multi-tool", "values", tools=1),
+    Wanted("pt-several-2", "Several calls for one request, of two tools", "multi-tool", "values", tools=2),
+    Wanted("pt-recovery", "A call fails, its error says why, the call is corrected", "recovery", "values", tools=3),
     Wanted("pt-json", "Facts of a text as JSON", "json", "values", templates=("j_",)),
     Wanted(
         "pt-copy-change",
