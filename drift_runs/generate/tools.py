@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, NoReturn
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
+SCHEMA_LIMIT_S = 5.0
+"""Processor time that one call may take to be held against one schema: a sound pair takes about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +108,11 @@ def strict_json(text: str) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {_short(repr(key))} is given twice")
+        found[key] = value
     return found
 
 
@@ -133,12 +140,17 @@ def _reason(error: Exception) -> str:
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
+def _short(text: str) -> str:
+    """A reason quotes what a file says, and a file may say a megabyte."""
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
 def misfit(call: Call, tools: Iterable[Mapping[str, Any]]) -> str:
     """Why a call fits no schema among ``tools``; empty when it does.
 
     A tool is ``{"name": ..., "parameters": ...}``, or that under the key ``function``. Several of one name may stand
-    side by side; one that fits is enough. ``parameters`` is JSON Schema, Draft 2020-12; a reference that leads out of
-    the schema is not followed and fits nothing.
+    side by side; one that fits is enough. ``parameters`` is JSON Schema, Draft 2020-12. Nothing fits a schema with a
+    reference that leads out of it, which is not followed, or that takes more than ``SCHEMA_LIMIT_S`` to decide.
     """
     functions = [tool["function"] if isinstance(tool.get("function"), Mapping) else tool for tool in tools]
     named = [function for function in functions if function.get("name") == call.name]
@@ -157,15 +169,44 @@ def _unfit(arguments: Mapping[str, Any], schema: Any) -> str:
     from referencing.exceptions import Unresolvable
 
     try:
-        Draft202012Validator.check_schema(schema)
-        # A registry of its own: the default one would fetch what a reference names.
-        validator = Draft202012Validator(schema, registry=Registry())
-        first = min(validator.iter_errors(dict(arguments)), key=lambda error: list(map(str, error.path)), default=None)
+        with _time_limit(SCHEMA_LIMIT_S):
+            Draft202012Validator.check_schema(schema)
+            # A registry of its own: the default one would fetch what a reference names.
+            validator = Draft202012Validator(schema, registry=Registry())
+            found = validator.iter_errors(dict(arguments))
+            first = min(found, key=lambda error: list(map(str, error.path)), default=None)
     except SchemaError as error:
-        return f"the tool's parameters are no JSON Schema: {error.message}"
+        return f"the tool's parameters are no JSON Schema: {_short(error.message)}"
     except (Unresolvable, RecursionError):
         return "the tool's parameters refer to what they do not hold"
+    except _TooSlow:
+        return f"the tool's parameters take more than {SCHEMA_LIMIT_S:g} s to decide"
+    except (ValueError, OverflowError) as error:  # an address that is none, a number that no float holds
+        return f"the tool's parameters cannot be applied: {_short(str(error))}"
     if first is None:
         return ""
     place = ".".join(map(str, first.path))
-    return f"argument {place}: {first.message}" if place else first.message
+    return _short(f"argument {place}: {first.message}" if place else first.message)
+
+
+class _TooSlow(Exception):
+    """Processor time ran out. A pattern can take ages on thirty letters, and references can fan out likewise."""
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise ``_TooSlow`` after so much processor time of this process; outside the main thread there is no limit."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise _TooSlow
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drift_runs.generate import tools as module
 from drift_runs.generate.tools import Call, Malformed, NoCall, WellFormed, misfit, parse_calls, strict_json
 
 ARGUMENTS = st.dictionaries(
@@ -130,3 +131,38 @@ def test_a_schema_that_is_none_or_leads_elsewhere_fits_nothing(monkeypatch: pyte
     assert "no JSON Schema" in misfit(call("open", port=1), [tool("open", port={"type": "intger"})])
     away = [tool("open", port={"$ref": "https://example.invalid/port.json"})]
     assert "refer to what they do not hold" in misfit(call("open", port=1), away)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "^(a+)+$"},
+        {"allOf": [{"$ref": "#/$defs/n0"}]},
+    ],
+)
+def test_a_schema_that_takes_ages_is_given_up(monkeypatch: pytest.MonkeyPatch, schema: dict) -> None:
+    monkeypatch.setattr(module, "SCHEMA_LIMIT_S", 0.3)
+    hostile = tool("open", word=schema)
+    # Each level refers twice to the next one: 2 ** 60 ways.
+    hostile["function"]["parameters"]["$defs"] = {
+        f"n{level}": {"allOf": [{"$ref": f"#/$defs/n{level + 1}"}, {"$ref": f"#/$defs/n{level + 1}"}]}
+        for level in range(60)
+    } | {"n60": {"type": "string"}}
+    reason = misfit(call("open", word="a" * 60 + "!"), [hostile])
+    assert reason == "the tool's parameters take more than 0.3 s to decide"
+    assert misfit(call("open", port=1), [tool("open", port={"type": "integer"})]) == ""
+
+
+def test_what_no_schema_can_be_applied_to_is_a_reason_and_no_crash() -> None:
+    huge = misfit(call("open", port=10**400), [tool("open", port={"multipleOf": 0.5})])
+    assert huge.startswith("the tool's parameters cannot be applied")
+    address = misfit(call("open", port=1), [tool("open", port={"$ref": "http://[::1"})])
+    assert address.startswith("the tool's parameters refer to")
+    wide = misfit(call("open", port="x" * 1_000_000), [tool("open", port={"type": "integer"})])
+    assert len(wide) < 300
+
+
+def test_many_keys_are_read_in_one_go() -> None:
+    text = ", ".join(f'"k{number}": 0' for number in range(200_000))
+    with pytest.raises(ValueError, match="'k199999' is given twice"):
+        strict_json(f'{{{text}, "k199999": 1}}')
