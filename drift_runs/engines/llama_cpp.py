@@ -305,6 +305,13 @@ class LlamaCpp:
             raise ConfigError(
                 f"{len(tokens)} tokens at once", where=self.model_file.name, expected=f"1 to {self.settings.batch}"
             )
+        # One row is read for each of them: a repeated or negative index would read what was never written.
+        if any(not 0 <= index < len(tokens) for index in wanted) or np.any(np.diff(wanted) <= 0):
+            raise ConfigError(
+                f"logits wanted at {list(wanted[:8])} of {len(tokens)} tokens",
+                where=self.model_file.name,
+                expected="ascending indices of these tokens",
+            )
         self._check_room(self._used + len(tokens))
         outputs = np.zeros(len(tokens), dtype=bool)
         outputs[list(wanted)] = True

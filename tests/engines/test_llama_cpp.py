@@ -177,6 +177,9 @@ class TestGeometry:
         engine.rewind(12)
         again = engine.extend(tokens[12:20], [0, 3, 7])
         np.testing.assert_allclose(again, got, atol=0.05)
+        for wanted in ([3, 3], [-1], [8], [4, 2]):
+            with pytest.raises(ConfigError, match="logits wanted"):
+                engine.extend(tokens[12:20], wanted)
         assert engine.extend(tokens[20:22], []).shape == (0, got.shape[1])
         with pytest.raises(ConfigError, match="0 tokens at once"):
             engine.extend([], [])
