@@ -26,7 +26,7 @@ from ops_windows.wanted import WANTED
 from drift_runs.engines.base import EngineSettings
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.errors import Inconclusive
-from drift_runs.protocol.canonical import file_sha256
+from drift_runs.protocol.canonical import file_sha256, write_atomically
 from drift_runs.weights.adapter import merge, read_adapter
 from drift_runs.weights.variants import write_variant
 
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     made.add_argument("--model", type=Path, required=True, help="the stock F16 weights, a GGUF file")
     made.add_argument("--adapter", type=Path, required=True, help="the adapter, a GGUF file")
-    made.add_argument("--merged", type=Path, required=True, help="the merged F16 file; made when it is not there")
+    made.add_argument("--merged", type=Path, required=True, help="the merged F16 file; made where missing or older")
     made.add_argument("--out", type=Path, required=True, help="folder of the source texts")
     made.add_argument(
         "--protocol", type=Path, help="a draft protocol, whose note on how many passed is brought up to date"
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     args = parser().parse_args()
-    if not args.merged.is_file():
+    if is_stale(args.merged, args.model, args.adapter):
         edit = merge(read_adapter(args.adapter), 1.0, model=args.model)
         write_variant(args.model, args.merged, weights="f16", edit=edit)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,12 @@ def main() -> None:
         raise SystemExit(f"{len(given_up)} windows were given up; the same command goes on with them")
     if args.protocol and len(kept.windows) == len(WANTED):
         noted = with_note(args.protocol.read_text(encoding="utf-8"), kept)
-        args.protocol.write_text(noted, encoding="utf-8")
+        write_atomically(args.protocol, noted.encode())
+
+
+def is_stale(made: Path, *sources: Path) -> bool:
+    """Whether a file is missing or older than what it is made from: a new adapter must not get the old merge."""
+    return not made.is_file() or any(source.stat().st_mtime > made.stat().st_mtime for source in sources)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,7 +121,7 @@ class Kept:
         made = self.windows | {window.wanted.name: {"kind": window.wanted.kind, **facts(window)}}
         self.windows = {wanted.name: made[wanted.name] for wanted in WANTED if wanted.name in made}
         content = {**self.made_with, "all": self.all, "windows": self.windows}
-        self.path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_atomically(self.path, (json.dumps(content, indent=1) + "\n").encode())
 
     @property
     def all(self) -> dict[str, int | float]:

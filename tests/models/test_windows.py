@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -240,3 +241,16 @@ def test_the_note_of_a_protocol_gets_the_counts(kept: windows.Kept, all_windows:
     assert windows.with_note(noted, kept) == noted
     with pytest.raises(SystemExit, match="0 notes"):
         windows.with_note("nothing", kept)
+
+
+def test_a_merge_is_made_again_when_its_adapter_is_newer(tmp_path: Path) -> None:
+    model, adapter, merged = (tmp_path / name for name in ("model", "adapter", "merged"))
+    for at, path in enumerate((model, adapter)):
+        path.write_text(path.name)
+        os.utime(path, (at, at))
+    assert windows.is_stale(merged, model, adapter)
+    merged.write_text("merged")
+    os.utime(merged, (5, 5))
+    assert not windows.is_stale(merged, model, adapter)
+    os.utime(adapter, (6, 6))
+    assert windows.is_stale(merged, model, adapter)
