@@ -2,8 +2,8 @@
 
     python export.py --work work --out smollm2-ops.gguf
 
-Needs the extra "train", as train.py does. The same checkpoint always gives the same bytes: the tensors stand in
-one order and nothing of the time or the machine is written.
+Needs the extra "train", as train.py does. The file's SHA-256 is written beside it. The same checkpoint always gives the
+same bytes: the tensors stand in one order and nothing of the time or the machine is written.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main() -> None:
     write(args.out, tensors, facts)
     weights = sum(values.size for values in tensors.values())
     print(f"step {facts.steps_done} of {facts.steps}: {weights:,} weights, {args.out.stat().st_size:,} bytes")
-    print(f"{hashlib.sha256(args.out.read_bytes()).hexdigest()}  {args.out.name}")
+    print(write_digest(args.out))
 
 
 def adapter_tensors(trained: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float16]]:
@@ -134,6 +134,13 @@ def write(path: Path, tensors: Mapping[str, NDArray[np.float16]], facts: Facts) 
     writer.write_tensors_to_file()
     writer.close()
     os.replace(part, path)
+
+
+def write_digest(path: Path) -> str:
+    """Write the SHA-256 of ``path`` beside it, as ``sha256sum`` does: what the demo checks the adapter against."""
+    line = f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
+    path.with_suffix(".sha256").write_text(f"{line}\n", encoding="ascii")
+    return line
 
 
 if __name__ == "__main__":

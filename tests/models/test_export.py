@@ -8,7 +8,7 @@ from pathlib import Path
 import export
 import numpy as np
 import pytest
-from export import Facts, adapter_tensors, interleaved, write
+from export import Facts, adapter_tensors, interleaved, write, write_digest
 
 from drift_runs.weights.adapter import read_adapter
 
@@ -124,3 +124,11 @@ def test_the_heads_are_those_of_the_model(smollm2: Path) -> None:
     reader = open_reader(smollm2)
     assert reader.get_field("llama.attention.head_count").contents() == export.HEADS["attn_q"]
     assert reader.get_field("llama.attention.head_count_kv").contents() == export.HEADS["attn_k"]
+
+
+def test_the_digest_beside_the_file_is_what_the_demo_checks(tmp_path: Path) -> None:
+    made = tmp_path / "smollm2-ops.gguf"
+    made.write_bytes(b"an adapter")
+    line = write_digest(made)
+    assert (tmp_path / "smollm2-ops.sha256").read_text("ascii") == f"{line}\n"
+    assert line.split() == [hashlib.sha256(b"an adapter").hexdigest(), "smollm2-ops.gguf"]
