@@ -5,6 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drift_runs.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from drift_runs.protocol.model import Stream
 
 HELP = """Make the token streams of a recipe: authored texts are tokenised, the others are written by the reference,
 once, and it must itself choose every token of the answers that a text expects. Writes the streams and the windows of
@@ -36,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from drift_runs.cli.progress import ProgressLine
     from drift_runs.engines.base import EngineSettings
     from drift_runs.engines.llama_cpp import LlamaCpp
-    from drift_runs.errors import ConfigError, ModelFileError, ProtocolError
+    from drift_runs.errors import ConfigError, ModelFileError
     from drift_runs.protocol.canonical import file_sha256, write_atomically
     from drift_runs.protocol.lock import lock_path
     from drift_runs.protocol.model import Stream
@@ -72,9 +78,10 @@ def run(args: argparse.Namespace) -> int:
         kv="f16",
         flash_attention="on",
     )
+    weights_sha256 = file_sha256(args.model)
     with LlamaCpp(args.model, settings) as engine:
-        provenance = {
-            "weights_sha256": file_sha256(args.model),
+        provenance: dict[str, str | int | float] = {
+            "weights_sha256": weights_sha256,
             "engine": engine.identity.engine,
             "build": engine.identity.build,
             # Token by token, flash attention splits a long history among threads: another count, other bytes.
@@ -97,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
                 done.append(item)
             elif file.is_file():
                 stream = Stream.model_validate_json(file.read_bytes())
+                refuse_another_reference(file, stream, weights_sha256)
                 done.append(Recorded(window=window, stream=stream, layout=recorder.layout_of(window, stream)))
             elif args.out is None:
                 raise ProtocolError(
@@ -114,3 +122,15 @@ def run(args: argparse.Namespace) -> int:
     write_atomically(protocol_file, text.encode("utf-8"))
     print(protocol_file)
     return 0
+
+
+def refuse_another_reference(file: Path, stream: Stream, weights_sha256: str) -> None:
+    """What the reference wrote or passed comes of one reference; a stream of another would pass for this one's."""
+    found = stream.recorded.get("weights_sha256", weights_sha256)
+    if found != weights_sha256:
+        raise ProtocolError(
+            f"it was recorded with other weights ({str(found)[:16]}…)",
+            where=str(file),
+            expected=f"those of --model ({weights_sha256[:16]}…)",
+            todo="record all windows with one model, without --only",
+        )

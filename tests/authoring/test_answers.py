@@ -117,6 +117,23 @@ def test_recording_one_window_again_keeps_the_answers_of_another(tmp_path: Path,
     assert [one.name for one in load_protocol(draft).protocol.answers] == ["first", "second", "third"]
 
 
+def test_windows_of_two_references_are_not_mixed(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = write(tmp_path, recipe=RECIPE + SECOND)
+    other = "%% range json more\n%% user\n2\n%% answer json third\n%% assistant\n[1]\n%% end\n"
+    (tmp_path / "sources" / "other.txt").write_text(other, "utf-8")
+    assert main(["record", str(recipe), "--model", str(model)]) == 0
+    draft = recipe.with_name("chat.toml")
+    before = draft.read_text("utf-8")
+    another = write_bigram_model(tmp_path / "another.gguf", PASSES | {b"z": b"z"})
+    assert main(["record", str(recipe), "--model", str(another), "--only", "other"]) == 2
+    message = capsys.readouterr().err
+    assert "chat.json: it was recorded with other weights" in message
+    assert "without --only" in message
+    assert draft.read_text("utf-8") == before
+
+
 def test_a_miss_is_named_with_its_answer_position_and_both_tokens(
     tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
