@@ -46,6 +46,7 @@ def main(settings: dict) -> None:
     show(["python", "-c", "import xllamacpp; print('the engine library loads')"])
     show(["drift", "--version"])
     show(["drift", "check", "smollm2-quick"])
+    show(["python", "-c", "from drift_runs.weights.demo import adapter_file; print(adapter_file())"])
     dashboard(settings["Cmd"], settings["Healthcheck"]["Test"][1:])
 
 
