@@ -95,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
                 item = recorder.record(
                     window, lambda count, name=window.name: line.show(f"{name}: {count} tokens written")
                 )
-                write_stream(file, item.stream)
+                if args.out is not None:
+                    write_stream(file, item.stream)
                 line.clear()
                 scored = sum(end - start for start, end in item.layout.scored)
                 answers = f", {len(item.layout.answers)} answers" if item.layout.answers else ""
@@ -115,6 +116,11 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         print(text, end="")
         return 0
+    # All of them at the end, with the draft: spans of an earlier recording must not lie over the streams of one that
+    # was refused or broken off halfway.
+    for item in done:
+        if item.window.name in wanted:
+            write_stream(streams / f"{item.window.name}.json", item.stream)
     if protocol_file.is_file():
         text = draft.replaced(protocol_file.read_text(encoding="utf-8"), text, where=str(protocol_file))
     else:

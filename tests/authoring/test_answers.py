@@ -134,6 +134,19 @@ def test_windows_of_two_references_are_not_mixed(
     assert draft.read_text("utf-8") == before
 
 
+def test_a_recording_that_is_refused_halfway_changes_nothing(tmp_path: Path, model: Path) -> None:
+    recipe = write(tmp_path, recipe=RECIPE + SECOND)
+    other = tmp_path / "sources" / "other.txt"
+    other.write_text("%% range json more\n%% user\n2\n%% answer json third\n%% assistant\n[1]\n%% end\n", "utf-8")
+    assert main(["record", str(recipe), "--model", str(model)]) == 0
+    files = [recipe.with_name("chat.toml"), *sorted((tmp_path / "streams").iterdir())]
+    before = [file.read_bytes() for file in files]
+    (tmp_path / "sources" / "chat.txt").write_text(CHAT.replace("Be short.", "Be very short."), "utf-8")
+    other.write_text(other.read_text("utf-8").replace("[1]", "[2]"), "utf-8")
+    assert main(["record", str(recipe), "--model", str(model)]) == 2
+    assert [file.read_bytes() for file in files] == before
+
+
 def test_a_miss_is_named_with_its_answer_position_and_both_tokens(
     tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
