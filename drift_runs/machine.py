@@ -126,7 +126,7 @@ def load_machine(path: Path) -> Machine:
             "no such file",
             where=str(path),
             expected="a machine file that says where each arm's model lies",
-            todo="write one (see docs/protocol.md) and name it with --machine",
+            todo="write one (see docs/running.md) and name it with --machine",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", where=str(path)) from None
