@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -189,8 +190,16 @@ def prepare(
             _make(*calls[0])
             continue
         # Numpy works on one core here; two processes halve the wait. Each writes its file whole or not at all.
-        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-            list(pool.map(_make, *zip(*calls, strict=True)))
+        try:
+            with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+                list(pool.map(_make, *zip(*calls, strict=True)))
+        except BrokenProcessPool:
+            raise ModelFileError(
+                "a process that makes weight files was killed",
+                where=str(cache / "models"),
+                expected="room in memory for two of them",
+                todo="close other programs and run it again: what was finished is kept",
+            ) from None
     models = {arm: file_of(recipe) for arm, recipe in demo.arms.items()}
     return Prepared(models, {arm: adapter for arm in demo.adapted} if adapter else {})
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,17 @@ class TestPrepare:
         changed = {name for name in before if before[name] != after[name]}
         assert changed == {files.models["base"].name, files.models["q4_0"].name}
 
+    def test_a_maker_that_is_killed(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        files = prepare(OPS)
+        for name in ("q8_0", "q4_0"):
+            files.models[name].unlink()
+        with monkeypatch.context() as patched:
+            patched.setattr(demo, "_make", killed)
+            with pytest.raises(ModelFileError, match="was killed; expected room in memory"):
+                prepare(OPS)
+        assert prepare(OPS) == files
+        assert files.models["q4_0"].is_file()
+
     def test_a_source_that_no_arm_runs(self, cache: Path) -> None:
         only = Demo(protocol="x", reference="q4_0", arms={"q4_0": OPS.arms["q4_0"]}, same_model={})
         notes: list[str] = []
@@ -179,6 +192,11 @@ def test_names_of_files(tmp_path: Path) -> None:
 def test_a_merge_counts_all_that_is_in_its_source(tmp_path: Path) -> None:
     twice = Recipe(source=OPS.arms["adapter-0.5"], weights="f16", scale=0.25)
     assert recipe_file(twice, tmp_path).name.startswith("SmolLM2-135M-ops-0.75.f16.")
+
+
+def killed(*_of: object) -> None:
+    """In place of making a file: what a process without memory meets."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class TestShippedAdapter:
