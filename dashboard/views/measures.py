@@ -15,7 +15,7 @@ from dashboard.components.measure_lists import EXACT_ANSWERS, FLIPS, LAUNCH_WORD
 from dashboard.components.measures import LAUNCHES, measure_table
 from dashboard.components.shown import Shown, section, shown_csv
 from dashboard.figures import write_interval, write_value
-from dashboard.frame import Page, chip, control, open_page, positions_control
+from dashboard.frame import SHOWN_ROLES, Page, chip, control, open_page, positions_control
 from drift_runs.charts.palette import OUTLIER_LABELS
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def show() -> None:
 
 
 FLIPS_SAY = "A flip is a counterfactual root: another greedy token on the same history, and not yet another answer."
-ANSWERS_SAY = "The answers that the protocol expects, and not positions, are counted here. The page Answers has each."
+ANSWERS_SAY = (
+    "Answers that the protocol expects are counted here, and not positions. The page Answers shows the lost ones."
+)
 SUPPORT_SAYS = (
     "What the definitions over the best K tokens leave out. Padding columns lie beyond the tokenizer's entries: they "
     "are dropped before anything is computed."
@@ -64,8 +66,7 @@ SUPPORT_SAYS = (
 
 
 def _order(page: Page) -> list[str]:
-    roles = ("candidate", "follow-up", "floor", "launch")
-    return [arm.arm for role in roles for arm in page.campaign.arms if arm.role == role]
+    return [arm.arm for role in SHOWN_ROLES for arm in page.campaign.arms if arm.role == role]
 
 
 def _nothing(page: Page) -> str:

@@ -186,11 +186,12 @@ def _agreement(page: Page) -> None:
     if table_.num_rows == table_["tau"].null_count:
         st.html(tag("p", "No order of arms was compared: it takes three arms with the same figures.", cls="dr-say"))
         return
+    turned = " More exact answers are nearer to the reference, so their order is turned round first."
     st.html(
         tag(
             "p",
             "Kendall's tau-b of the arms' order by two figures: 1 is the same order, -1 the opposite one. Few arms say "
-            f"little: the number of arms is in every row.{_also_ordered(page)}",
+            f"little: the number of arms is in every row.{turned if page.columns.answers else ''}{_also_ordered(page)}",
             cls="dr-say",
         )
     )

@@ -10,7 +10,7 @@ from dashboard import data, state
 from dashboard.components.export import csv_button
 from dashboard.components.listed_rows import listed_table
 from dashboard.components.markup import tag
-from dashboard.frame import Page, control, open_page
+from dashboard.frame import SHOWN_ROLES, Page, control, open_page
 
 LIST_LABELS = {
     "strong_overturn": "strong overturns",
@@ -23,7 +23,7 @@ SHOWN_ROWS = 200  # more are in the CSV: a page of thousands of texts is not rea
 
 def show() -> None:
     page = open_page("Rows")
-    names = [arm.arm for role in ("candidate", "follow-up", "floor", "launch") for arm in page.arms(role)]
+    names = [arm.arm for role in SHOWN_ROLES for arm in page.arms(role)]
     if not names:
         st.html(tag("p", "No arm passes the filters.", cls="dr-say"))
         return

@@ -125,3 +125,4 @@ def test_agreement_of_figures_is_a_picture_and_a_table(open_app: OpenApp, invent
     assert len([row for row in cells.rows]) == len(stored) + 1
     lowest = min((row for row in stored if row["tau"] is not None), key=lambda row: row["tau"])
     assert f">{lowest['tau']:.2f}<" in table_html(app, "Agreement of figures")
+    assert "their order is turned round first" in markup(app), "the protocol expects answers"
