@@ -280,3 +280,9 @@ def _check_tokens(engine: LlamaCpp, drawn: dict[str, Drawn]) -> list[int]:
             assert b"".join(table[token] for token in parts).decode() == text_of(task)
             lengths.append(len(parts))
     return lengths
+
+
+def test_the_card_says_how_often_each_kind_is_trained() -> None:
+    card = (MODEL_FOLDER / "README.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+) % \|", card, re.MULTILINE))
+    assert said == {kind: f"{100 * share:.0f}" for kind, share in TRAINED_SHARES.items()}
