@@ -316,6 +316,99 @@ ROLLOUTS = _schema(
 )
 """Free-running continuations of one arm."""
 
+ROOTS = _schema(
+    "drift.roots/1",
+    [
+        ("arm", pa.string(), False),
+        ("order", pa.int32(), False),  # in which roots are explored, from 0: a bounded run explores the first ones
+        ("window", pa.string(), False),
+        ("document", pa.string(), False),
+        ("panel", pa.string(), False),
+        ("position", pa.int32(), False),
+        ("range", pa.string(), False),  # empty outside every range
+        ("kind", pa.string(), False),
+        ("outlier", pa.bool_(), False),
+        ("why", pa.string(), False),  # strong, drawn, every; floor: where others were followed
+        ("reference_top", pa.int32(), False),  # first token of the reference's future
+        ("candidate_top", pa.int32(), False),  # equal to reference_top where a floor is followed without a flip
+        ("reference_p1", pa.float64(), False),
+        ("candidate_p1", pa.float64(), True),
+        ("literal", pa.bool_(), True),
+    ],
+)
+"""Positions from which futures are followed, one row a root of an arm or floor."""
+
+FUTURES = _schema(
+    "drift.futures/1",
+    [
+        ("window", pa.string(), False),
+        ("position", pa.int32(), False),
+        ("first", pa.int32(), False),  # token at the position: given, not chosen
+        ("best", pa.int32(), False),  # what these weights would have chosen there, in this execution
+        ("tokens", pa.list_(pa.int32()), False),  # from the first on; an environment's answers included
+        ("written", pa.list_(pa.bool_()), False),  # false: the first token, and what an environment answered
+        ("logprobs", pa.list_(pa.float64()), False),  # ln of the probability of each written token; null for the others
+        ("text", pa.string(), False),  # all tokens; bytes that are no UTF-8 as U+FFFD
+        ("ended", pa.string(), False),  # structure, turn, horizon, context
+        ("turns", pa.int32(), False),  # turns of the assistant that were begun
+    ],
+)
+"""Greedy continuations of one execution, one row a root and first token. ``ended``: ``structure`` is closed, the
+``turn`` ended with its token, the ``horizon`` or the engine's ``context`` ran out."""
+
+OUTCOMES = _schema(
+    "drift.outcomes/1",
+    [
+        ("arm", pa.string(), False),  # candidate, floor, or constrained decode
+        ("pair", pa.string(), False),  # branch, token, weights: see generate.outcomes
+        ("window", pa.string(), False),
+        ("document", pa.string(), False),
+        ("panel", pa.string(), False),
+        ("position", pa.int32(), False),
+        ("range", pa.string(), False),
+        ("kind", pa.string(), False),
+        ("outlier", pa.bool_(), False),
+        ("why", pa.string(), False),
+        ("outcome", pa.string(), False),  # see generate.outcomes.OUTCOMES
+        ("rule", pa.string(), False),  # what decided
+        ("structure", pa.string(), False),  # call, json, sql, shell, python, fence; empty: none
+        ("literal", pa.bool_(), False),  # literals differ: a changes that is marked
+        ("loop", pa.bool_(), False),  # the candidate's future repeats itself
+        ("resync_reference", pa.int32(), True),  # tokens of the reference's future before it re-synchronises
+        ("resync_candidate", pa.int32(), True),
+        ("propagated", pa.int32(), True),  # later literals or calls of the candidate's future that carry a wrong value
+        ("reference_ended", pa.string(), False),
+        ("candidate_ended", pa.string(), False),
+        ("reference_tokens", pa.int32(), False),
+        ("candidate_tokens", pa.int32(), False),
+        ("reference_text", pa.string(), False),
+        ("candidate_text", pa.string(), False),
+        ("evidence", pa.string(), False),  # canonical JSON: parsed calls side by side, messages, literals, offsets
+    ],
+)
+"""What became of each explored root."""
+
+TASKS = _schema(
+    "drift.tasks/1",
+    [
+        ("arm", pa.string(), False),
+        ("task", pa.string(), False),
+        ("window", pa.string(), False),
+        ("document", pa.string(), False),
+        ("panel", pa.string(), False),
+        ("range", pa.string(), False),
+        ("kind", pa.string(), False),
+        ("outlier", pa.bool_(), False),
+        ("check", pa.string(), False),
+        ("passed", pa.bool_(), True),  # null: the checker could not decide, reason says why
+        ("reason", pa.string(), False),  # why it failed or is not known; empty when it passed
+        ("ended", pa.string(), False),  # turn, horizon, context
+        ("tokens", pa.int32(), False),
+        ("text", pa.string(), False),
+    ],
+)
+"""Every arm's own answer to every task, checked."""
+
 DICTIONARY = _schema("drift.dictionary/1", [("bytes", pa.binary(), False)])
 """The bytes of each token, in the order of their ids: the table whose digest a protocol names."""
 

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from drift_runs.protocol.generation import Branches, Chat, Constrained, Environment, Rollouts, Sampled, Task
+from drift_runs.protocol.part import Digest, Name, Part
 
 SCHEMA = "drift.protocol/1"
 STREAM_SCHEMA = "drift.stream/1"
@@ -30,8 +33,6 @@ RANGE_KINDS = (
     "literal-copy",
 )
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RangeKind = Literal[
     "prose", "code", "cli", "sql", "tool-call", "multi-tool", "recovery", "architecture", "json", "literal-copy"
 ]
@@ -39,12 +40,6 @@ Role = Literal["prompt", "generated"]
 Divergence = Literal["kl.full", "js.full", "kl.topk-tail", "kl.topk-shared", "kl.topk-lower", "kl.topk-floor"]
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_0", "q5_1", "q4_0", "q4_1", "iq4_nl"]
 PathShape = Literal["prefill", "decode"]
-
-
-class Part(BaseModel):
-    """Common settings: frozen, and an unknown key is an error rather than a silent no-op."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Dictionary(Part):
@@ -286,6 +281,13 @@ class Protocol(Part):
     outliers: tuple[Outlier, ...] = ()
     arms: tuple[Arm, ...]
     floors: tuple[Floor, ...] = ()
+    chat: Chat | None = None
+    branches: Branches | None = None
+    environments: tuple[Environment, ...] = ()
+    rollouts: Rollouts | None = None
+    sampled: Sampled | None = None
+    tasks: tuple[Task, ...] = ()
+    constrained: tuple[Constrained, ...] = ()
     supersedes: Supersedes | None = None
 
     @property
@@ -329,7 +331,7 @@ class Stream(Part):
     source: Literal["authored", "generated"]
     prompt_tokens: Annotated[int, Field(ge=0)] = 0
     """Leading tokens that the reference was given; 0 for an authored text."""
-    recorded: dict[str, str | int | float] = {}
+    recorded: dict[str, str | int | float] = Field(default_factory=dict)
     """How a generated stream was made: weights digest, engine, seed, temperature."""
     tools: tuple[dict, ...] = ()
     """JSON schemas of the tools that the text may call."""
