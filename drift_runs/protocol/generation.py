@@ -26,6 +26,8 @@ class Chat(Part):
 
     assistant: Annotated[str, Field(min_length=1)]
     """What a turn of the assistant begins behind, for instance ``<|im_start|>assistant`` and a line break."""
+    ends: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Markup that ends a turn, as the dictionary writes it, for instance ``<|im_end|>``: one token each."""
     tool_turn: Annotated[str, Field(pattern=r"\{text\}")]
     """From behind the token that ended the assistant's turn to where the assistant's next turn begins: a tool's result
     between them."""
