@@ -202,7 +202,7 @@ def test_a_store_that_cannot_be_written(campaign: Campaign) -> None:
 def test_the_process_is_light() -> None:
     """A dozen launches a campaign: what one imports is paid for each time."""
     code = (
-        "import sys; from drift_runs.capture import worker; sys.meta_path.insert(0, worker._NoPandas())\n"
+        "import sys; from drift_runs.capture import serving; sys.meta_path.insert(0, serving._NoPandas())\n"
         "import pyarrow as pa; pa.array([1]); import drift_runs.engines.llama_cpp\n"
         "print([name for name in ('pandas', 'pydantic', 'mlflow', 'gguf') if name in sys.modules])"
     )

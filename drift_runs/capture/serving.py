@@ -1,0 +1,147 @@
+"""What the engines' processes have in common: a job on stdin, events on stdout, errors as events.
+
+A launch has to be a process: kernels, thread pools and caches start from nothing, and a crash of a native library
+costs a window and not the campaign. Events are lines of JSON; whatever a library prints goes to stderr.
+
+The process ends when its parent does, however that dies: it reads stdin to its end in a thread.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+from drift_runs.engines.base import EngineSettings
+from drift_runs.errors import DriftError, EngineError, ModelFileError, StoreError
+from drift_runs.protocol.canonical import dictionary_sha256
+
+if TYPE_CHECKING:
+    from drift_runs.engines.llama_cpp import LlamaCpp
+
+PARENT_GONE = 3
+
+
+class _NoPandas(importlib.abc.MetaPathFinder):
+    """pyarrow imports pandas at the first array that it makes: a second a launch, for nothing that is used here."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is left out of the engine's process", name=fullname)
+
+
+def serve(work: Callable[[dict[str, Any], TextIO], None]) -> int:
+    """Read a job from stdin, do it, say what went wrong as an event; the exit code."""
+    sys.meta_path.insert(0, _NoPandas())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends this process
+    events = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints must not break the event stream
+    job = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        work(job, events)
+    except DriftError as error:
+        send(
+            events,
+            event="error",
+            type=type(error).__name__,
+            what=error.what,
+            where=f"arm {job['arm']}, {error.where}" if error.where else f"arm {job['arm']}",
+            expected=error.expected,
+            todo=error.todo,
+        )
+        return error.exit_code
+    except OSError as error:
+        send(
+            events,
+            event="error",
+            type="StoreError",
+            what=f"cannot be read or written: {error.strerror}",
+            where=str(error.filename or job["store"]),
+            expected="",
+            todo="free some space, or name another folder with --store",
+        )
+        return StoreError.exit_code
+    except MemoryError:
+        send(
+            events,
+            event="error",
+            type="EngineError",
+            what="out of memory",
+            where=f"arm {job['arm']}",
+            expected="",
+            todo="shorten the windows or close other programs",
+        )
+        return EngineError.exit_code
+    return 0
+
+
+def _end_with_parent() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        continue
+    os._exit(PARENT_GONE)
+
+
+def send(events: TextIO, **event: Any) -> None:
+    """Write one event."""
+    events.write(json.dumps(event) + "\n")
+    events.flush()
+
+
+class Opened(NamedTuple):
+    """An engine and what its ids say."""
+
+    engine: LlamaCpp
+    dictionary: list[bytes]
+
+
+def check_unchanged(job: dict[str, Any]) -> None:
+    """The identity of these rows names the digests of files: they must still be those files."""
+    from drift_runs.weights.gguf_file import file_stamp
+
+    files = [("weight file", job["model"], job["stamp"])]
+    if job["adapter"]:
+        files.append(("adapter", job["adapter"]["file"], job["adapter"]["stamp"]))
+    for what, name, stamp in files:
+        path = Path(name)
+        # A file that is gone is for the engine to name, or is still open.
+        if path.exists() and list(file_stamp(path)) != stamp:
+            raise ModelFileError(
+                f"the {what} changed after its digest was taken",
+                where=name,
+                expected="the file of the start",
+                todo="leave it alone while a campaign runs, and run again",
+            )
+
+
+def open_engine(job: dict[str, Any]) -> Opened:
+    """The engine of a job, whose dictionary is the one that the protocol names."""
+    check_unchanged(job)
+    from drift_runs.engines.llama_cpp import LlamaCpp
+
+    adapter = Path(job["adapter"]["file"]) if job["adapter"] else None
+    engine = LlamaCpp(Path(job["model"]), EngineSettings(**job["settings"]), adapter=adapter)
+    table = engine.token_bytes()[: job["dictionary"]["size"]]
+    found = dictionary_sha256(table)
+    if len(table) < job["dictionary"]["size"] or found != job["dictionary"]["sha256"]:
+        raise ModelFileError(
+            f"its dictionary has {len(table)} entries with SHA-256 {found[:16]}…",
+            where=job["model"],
+            expected=f"{job['dictionary']['size']} entries with {job['dictionary']['sha256'][:16]}…, as frozen",
+            todo="use a model with the protocol's tokenizer: token-level figures need the same dictionary",
+        )
+    return Opened(engine, table)
+
+
+def peak_bytes() -> int:
+    """Largest resident size of this process."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
