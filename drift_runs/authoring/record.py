@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from drift_runs.authoring.loops import loop_report
 from drift_runs.authoring.passing import first_miss
 from drift_runs.authoring.recipe import Generate, Recipe, RecipeWindow
 from drift_runs.authoring.sampling import continue_from, window_generator
@@ -22,6 +21,7 @@ from drift_runs.authoring.spans import TokenSpan, decode, token_spans
 from drift_runs.engines.base import ScoredBlock
 from drift_runs.errors import ContextOverflow, ProtocolError
 from drift_runs.generate.answer_forms import TURN_END, expected_of, form_problem
+from drift_runs.generate.loops import loop_report
 from drift_runs.protocol.model import STREAM_SCHEMA, Stream
 from drift_runs.protocol.streams import decode_text
 

@@ -17,10 +17,10 @@ from ops_windows.grow import Window, grow
 from ops_windows.sources import all_tools, facts, form_of, write
 from ops_windows.wanted import WANTED, Wanted
 
-from drift_runs.authoring.loops import loop_report
 from drift_runs.authoring.source import render
 from drift_runs.engines.base import ScoredBlock
 from drift_runs.errors import Inconclusive
+from drift_runs.generate.loops import loop_report
 from drift_runs.generate.tools import Malformed, NoCall, WellFormed, misfit, parse_calls
 
 _TOKEN = re.compile(r"<\|im_start\|>|<\|im_end\|>|\d| ?[A-Za-z]+| ?(?:(?!<\|im_)[^A-Za-z\d\s])+|\s")

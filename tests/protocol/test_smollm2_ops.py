@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from drift_runs.authoring.loops import loop_report
 from drift_runs.authoring.recipe import load_recipe
 from drift_runs.authoring.source import render
 from drift_runs.cli.check import scored_in_range
 from drift_runs.generate.answer_forms import answer_text, form_report
+from drift_runs.generate.loops import loop_report
 from drift_runs.generate.tools import WellFormed, parse_calls
 from drift_runs.protocol.amend import superseded_lock
 from drift_runs.protocol.load import LoadedProtocol, load_followups, load_protocol

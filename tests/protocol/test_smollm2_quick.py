@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drift_runs.authoring.loops import loop_report
 from drift_runs.authoring.recipe import load_recipe
 from drift_runs.authoring.source import render
+from drift_runs.generate.loops import loop_report
 from drift_runs.protocol.load import LoadedProtocol, find_protocol, load_followups, load_protocol
 from drift_runs.protocol.model import RANGE_KINDS
 from drift_runs.protocol.streams import decode_text, dictionary_sha256, stream_bytes

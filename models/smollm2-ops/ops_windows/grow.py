@@ -9,9 +9,9 @@ import numpy as np
 from ops_tasks.tasks import Task, Turn, pieces
 from ops_tasks.values import Values
 
-from drift_runs.authoring.loops import loop_report
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.errors import Inconclusive, NonFiniteLogits
+from drift_runs.generate.loops import loop_report
 from drift_runs.measure.literals import literal_marks
 from ops_windows.wanted import Wanted, begin
 

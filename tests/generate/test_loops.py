@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drift_runs.authoring.loops import loop_report
+from drift_runs.generate.loops import loop_report
 
 PLAIN = list(range(200))
 
