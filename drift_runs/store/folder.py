@@ -1,0 +1,184 @@
+"""One store folder: where captures, comparisons and dictionaries lie in it, and who holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from drift_runs import schema
+from drift_runs.errors import StoreBusy, StoreError
+from drift_runs.protocol.canonical import canonical_json, dictionary_sha256, write_atomically
+from drift_runs.store.files import PART, read_table, write_json, write_table
+from drift_runs.store.generation import GenerationFiles
+
+FORMAT = "drift.store/1"
+DEFAULT_FOLDER = "drift-store"
+
+
+class Store(GenerationFiles):
+    """One store folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+
+    def open(self, *, create: bool) -> None:
+        """Check the format version; ``create`` makes the folder."""
+        marker = self.root / "store.json"
+        if not marker.is_file():
+            if not create:
+                raise StoreError(
+                    "no store here",
+                    where=str(self.root),
+                    expected="a folder that drift wrote",
+                    todo="name it with --store, or run 'drift demo' first",
+                )
+            # A store's spill is deleted at every start; in a folder that is no store it is somebody's own.
+            if self.spill_folder.exists():
+                raise StoreError(
+                    f"no store, and {self.spill_folder.name!r} in it would be deleted",
+                    where=str(self.root),
+                    expected="an empty folder or a store",
+                    todo="name another folder with --store",
+                )
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+                write_atomically(marker, canonical_json({"format": FORMAT}) + b"\n")
+            except OSError as error:
+                raise StoreError(
+                    f"cannot be written: {error.strerror}",
+                    where=str(self.root),
+                    todo="name another folder with --store",
+                ) from None
+            return
+        try:
+            found = json.loads(marker.read_text(encoding="utf-8"))["format"]
+        except (ValueError, KeyError, TypeError):
+            found = "unreadable"
+        if found != FORMAT:
+            raise StoreError(f"store format {found}", where=str(marker), expected=FORMAT)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the store: one campaign at a time. The system frees the lock when its holder dies, however it dies."""
+        import filelock
+
+        lock = filelock.FileLock(self.root / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise StoreBusy(
+                "another campaign is running in it",
+                where=str(self.root),
+                todo="wait for it, or use another folder with --store",
+            ) from None
+        except OSError as error:
+            raise StoreError(
+                f"cannot be written: {error.strerror}", where=str(self.root), todo="name another folder with --store"
+            ) from None
+        try:
+            self._clean()
+            yield
+        finally:
+            lock.release()
+
+    def _clean(self) -> None:
+        """What a killed process left: spilled rows and temporary files."""
+        shutil.rmtree(self.spill_folder, ignore_errors=True)
+        patterns = [".*.tmp", "*/.*.tmp", f"dictionaries/*{PART}"]
+        folders = ("captures/*", "comparisons/*", "generation/*", "generation/*/*")
+        patterns += [f"{folder}/{name}" for folder in folders for name in (f"*{PART}", ".*.tmp")]
+        for pattern in patterns:
+            for part in self.root.glob(pattern):
+                part.unlink(missing_ok=True)
+
+    @property
+    def spill_folder(self) -> Path:
+        return self.root / "spill"
+
+    def spill_file(self, window: str) -> Path:
+        return self.spill_folder / f"{window}.npy"
+
+    def capture_folder(self, capture: str) -> Path:
+        return self.root / "captures" / capture
+
+    def comparison_folder(self, comparison: str) -> Path:
+        return self.root / "comparisons" / comparison
+
+    def rows_file(self, capture: str, window: str) -> Path:
+        return self.capture_folder(capture) / f"{window}.parquet"
+
+    def comparison_file(self, comparison: str, window: str) -> Path:
+        return self.comparison_folder(comparison) / f"{window}.parquet"
+
+    def dictionary_file(self, sha256: str) -> Path:
+        return self.root / "dictionaries" / f"{sha256}.parquet"
+
+    def write_dictionary(self, tokens: Sequence[bytes]) -> Path:
+        """Keep a dictionary under its digest; one that is there is not written again."""
+        path = self.dictionary_file(dictionary_sha256(tokens))
+        if not path.is_file():
+            write_table(path, pa.table({"bytes": tokens}, schema=schema.DICTIONARY), schema.DICTIONARY)
+        return path
+
+    def read_dictionary(self, sha256: str) -> tuple[bytes, ...]:
+        """The bytes of each id, in order. ``StoreError`` when it is not here, or is not what its name says."""
+        path = self.dictionary_file(sha256)
+        tokens = tuple(read_table(path, schema.DICTIONARY)["bytes"].to_pylist())
+        found = dictionary_sha256(tokens)
+        if found != sha256:
+            raise StoreError(
+                f"its dictionary has SHA-256 {found[:16]}…",
+                where=str(path),
+                expected=f"{sha256[:16]}…, its name",
+                todo="remove the file and run again: it is written anew",
+            )
+        return tokens
+
+    def write_identity(self, folder: Path, name: str, identity: object) -> None:
+        """Write an identity beside its tables; the same identity is not written twice."""
+        path = folder / name
+        if not path.is_file():
+            write_json(path, identity)
+
+    def note_process(self, capture: str, window: str, process: str) -> None:
+        """Record which process took a window: a launch made of several processes is marked as such."""
+        known = self.processes(capture)
+        known[window] = process
+        write_json(self.capture_folder(capture) / "processes.json", known)
+
+    def processes(self, capture: str) -> dict[str, str]:
+        """Window to the id of the process that took it."""
+        path = self.capture_folder(capture) / "processes.json"
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError):
+            raise StoreError("not JSON of a table", where=str(path), todo="remove the file and run again") from None
+
+    def read_rows(self, capture: str, windows: Sequence[str]) -> pa.Table:
+        """Rows of a capture, windows in the order given."""
+        return self._concat([read_table(self.rows_file(capture, name), schema.ROWS) for name in windows], schema.ROWS)
+
+    def read_comparison(self, comparison: str, windows: Sequence[str]) -> pa.Table:
+        """Positions of a comparison, windows in the order given."""
+        tables = [read_table(self.comparison_file(comparison, name), schema.COMPARISON) for name in windows]
+        return self._concat(tables, schema.COMPARISON)
+
+    @staticmethod
+    def _concat(tables: list[pa.Table], wanted: pa.Schema) -> pa.Table:
+        if not tables:
+            return wanted.empty_table()
+        return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+    def remove_window(self, capture: str, window: str) -> None:
+        """Forget a window's rows, so that it is taken again."""
+        self.rows_file(capture, window).unlink(missing_ok=True)
+
+    def remove_comparison(self, comparison: str, window: str) -> None:
+        self.comparison_file(comparison, window).unlink(missing_ok=True)

@@ -1,0 +1,112 @@
+"""What engines wrote freely, and where it lies: one folder for each lane of an execution.
+
+    <store>/generation/<generation id>/generation.json                      identity: execution, lane, rule, grammar
+    <store>/generation/<generation id>/<window>/<position>-<first>.parquet  schema FUTURES: one future of a root
+    <store>/generation/<generation id>/<task>.parquet                       schema FUTURES: the answer to a task
+    <store>/generation/<generation id>/rollouts-<run>.parquet               schema ROLLOUTS: one draw, prompt by prompt
+
+A lane is of one kind, so that a task and a window of one name never meet. What is listed here is whole: a run that was
+killed goes on with the futures, answers and prompts that are missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from drift_runs import schema
+from drift_runs.errors import StoreError
+from drift_runs.store.files import read_table, write_table
+
+_FUTURE = re.compile(r"(\d+)-(\d+)\.parquet")
+
+
+class FutureKey(NamedTuple):
+    """Which future of a lane."""
+
+    window: str
+    position: int
+    first: int
+
+
+class GenerationFiles:
+    """The part of a store folder that holds generation."""
+
+    root: Path
+
+    def generation_folder(self, generation: str) -> Path:
+        return self.root / "generation" / generation
+
+    def future_file(self, generation: str, window: str, position: int, first: int) -> Path:
+        return self.generation_folder(generation) / window / f"{position}-{first}.parquet"
+
+    def answer_file(self, generation: str, task: str) -> Path:
+        return self.generation_folder(generation) / f"{task}.parquet"
+
+    def rollouts_file(self, generation: str, run: int) -> Path:
+        return self.generation_folder(generation) / f"rollouts-{run}.parquet"
+
+    def futures_there(self, generation: str) -> frozenset[FutureKey]:
+        """Every future of a lane that is whole on disk."""
+        found = set()
+        for path in self.generation_folder(generation).glob("*/*.parquet"):
+            if name := _FUTURE.fullmatch(path.name):
+                found.add(FutureKey(path.parent.name, int(name[1]), int(name[2])))
+        return frozenset(found)
+
+    def write_future(self, generation: str, future: pa.Table) -> Path:
+        """Keep one future, a row of schema ``FUTURES``, under its window, position and first token."""
+        (row,) = future.select(["window", "position", "first"]).to_pylist()
+        path = self.future_file(generation, row["window"], row["position"], row["first"])
+        write_table(path, future, schema.FUTURES)
+        return path
+
+    def write_answer(self, generation: str, task: str, answer: pa.Table) -> Path:
+        """Keep the answer to a task, a row of schema ``FUTURES``."""
+        path = self.answer_file(generation, task)
+        write_table(path, answer, schema.FUTURES)
+        return path
+
+    def read_futures(self, generation: str, wanted: Iterable[tuple[str, int, int]]) -> pa.Table:
+        """Futures by window, position and first token, in the order given: schema ``FUTURES``.
+
+        Raises ``StoreError`` for one that is not there, is damaged, or is not the one that its name says.
+        """
+        tables = []
+        for window, position, first in wanted:
+            path = self.future_file(generation, window, position, first)
+            table = read_table(path, schema.FUTURES)
+            found = [tuple(row.values()) for row in table.select(["window", "position", "first"]).to_pylist()]
+            if found != [(window, position, first)]:
+                raise StoreError(
+                    "not the future that its name says", where=str(path), todo="remove the file and run again"
+                )
+            tables.append(table)
+        return pa.concat_tables(tables).combine_chunks() if tables else schema.FUTURES.empty_table()
+
+    def read_answer(self, generation: str, task: str) -> pa.Table:
+        """The answer to a task, one row of schema ``FUTURES``."""
+        return read_table(self.answer_file(generation, task), schema.FUTURES)
+
+    def add_rollouts(self, generation: str, run: int, rollouts: pa.Table) -> Path:
+        """Put rollouts of schema ``ROLLOUTS`` behind those of the run that are there; none of them may be there yet."""
+        path = self.rollouts_file(generation, run)
+        kept = read_table(path, schema.ROLLOUTS) if path.is_file() else schema.ROLLOUTS.empty_table()
+        table = pa.concat_tables([kept, rollouts.cast(schema.ROLLOUTS)])
+        if len(set(table["prompt"].to_pylist())) != table.num_rows:
+            raise StoreError("a prompt twice in one run", where=str(path), todo="remove the file and run again")
+        write_table(path, table, schema.ROLLOUTS)
+        return path
+
+    def rolled_prompts(self, generation: str, run: int) -> frozenset[str]:
+        """Names of the prompts that a run has."""
+        path = self.rollouts_file(generation, run)
+        return frozenset(read_table(path, schema.ROLLOUTS)["prompt"].to_pylist()) if path.is_file() else frozenset()
+
+    def read_rollouts(self, generation: str, run: int) -> pa.Table:
+        """One run, schema ``ROLLOUTS``, in the order in which it was written."""
+        return read_table(self.rollouts_file(generation, run), schema.ROLLOUTS)
