@@ -10,7 +10,7 @@ import functools
 from pathlib import Path
 from typing import NamedTuple
 
-from drift_runs.engines.llama_cpp import last_log, library
+from drift_runs.engines.llama_cpp_library import last_log, library
 from drift_runs.errors import ModelFileError
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes as c
-import functools
-import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,76 +11,12 @@ from numpy.typing import NDArray
 
 from drift_runs.engines import llama_cpp_binding as binding
 from drift_runs.engines.base import Capabilities, EngineIdentity, EngineSettings, ScoredBlock
+from drift_runs.engines.llama_cpp_library import CAPABILITIES, identity, last_log, library
 from drift_runs.errors import ConfigError, ContextOverflow, DriftError, EngineError, ModelFileError
-
-CAPABILITIES = Capabilities(
-    full_vocabulary=True,
-    largest_top_k=None,
-    path_shapes=("prefill", "decode"),
-    token_ids=True,
-    continues=True,
-)
 
 _NO_DEVICE = (c.c_void_p * 1)(None)
 """An empty list of devices. Without it a GPU that the library finds (Metal on a Mac) would be lent large products even
 when no layer is put there, and the capture says that its backend is the processor. It outlives every model."""
-
-_log_lines: list[str] = []
-
-
-@binding.LOG_CALLBACK
-def _keep_log(level: int, text: bytes, _data: object) -> None:
-    # The library writes to stderr by default, over the progress line; kept so that an error can quote it.
-    if level >= 3 and text.strip():
-        _log_lines.append(text.decode("utf-8", "replace").strip())
-        del _log_lines[:-20]
-
-
-def last_log() -> str:
-    """What the library said last."""
-    return _log_lines[-1] if _log_lines else "the library gave no reason"
-
-
-@functools.cache
-def library() -> c.CDLL:
-    """The checked library, started, with its log kept for errors."""
-    library = binding.load_library()
-    library.llama_log_set(_keep_log, None)
-    library.llama_backend_init()
-    return library
-
-
-def identity() -> EngineIdentity:
-    """What this engine is on this machine; opens no model."""
-    loaded = library()
-    features = " ".join(loaded.llama_print_system_info().decode().split())
-    return EngineIdentity(
-        engine="llama_cpp",
-        build=f"{binding.WHEEL} {binding.WHEEL_VERSION}",
-        backend="cpu",
-        hardware=f"{processor_name()}; {features.strip(' |')}",
-        capabilities=CAPABILITIES,
-    )
-
-
-def processor_name() -> str:
-    """Processor model as the system reports it, with the instruction sets that kernels are chosen by."""
-    name, flags = platform.processor() or platform.machine(), ""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                name = value.strip()
-            if key.strip() in ("flags", "Features"):
-                kept = {
-                    flag
-                    for flag in value.split()
-                    if flag.startswith(("avx", "amx", "fma", "f16c", "sse4", "asimd", "sve", "i8mm", "bf16"))
-                }
-                flags = " ".join(sorted(kept))
-                break
-    return f"{platform.machine()} {name} [{flags}]" if flags else f"{platform.machine()} {name}"
 
 
 class LlamaCpp:
@@ -149,7 +83,7 @@ class LlamaCpp:
             )
         return model
 
-    def _open_context(self) -> int:
+    def _context_params(self) -> binding.ContextParams:
         settings = self.settings
         params = self._library.llama_context_default_params()
         params.n_ctx = settings.context_tokens
@@ -159,6 +93,10 @@ class LlamaCpp:
         params.type_k = params.type_v = binding.GGML_TYPES[settings.kv]
         params.offload_kqv = params.op_offload = False
         params.flash_attn_type = binding.FLASH_ATTENTION[settings.flash_attention]
+        return params
+
+    def _open_context(self) -> int:
+        params = self._context_params()
         context = self._library.llama_init_from_model(self._model, params)
         if not context:
             raise EngineError(
@@ -260,11 +198,15 @@ class LlamaCpp:
                 f"positions {wanted[0]}..{wanted[-1]} of {len(tokens)} tokens",
                 expected="ascending positions from 1 to the last token",
             )
-        self._check_room(int(wanted[-1]))
-        self.reset()
         history = np.asarray(tokens[: int(wanted[-1])], dtype=np.int32)
         is_output = np.zeros(len(history), dtype=bool)
         is_output[wanted - 1] = True
+        yield from self._evaluate(history, is_output)
+
+    def _evaluate(self, history: NDArray[np.int32], is_output: NDArray[np.bool_]) -> Iterator[ScoredBlock]:
+        """All of ``history`` from an empty memory, in the shape of the settings; rows where ``is_output``."""
+        self._check_room(len(history))
+        self.reset()
         step = 1 if self.settings.path_shape == "decode" else self.settings.batch
         for begin in range(0, len(history), step):
             part = history[begin : begin + step]
@@ -359,7 +301,8 @@ class LlamaCpp:
                 todo="raise capture.context_tokens in a new version of the protocol or shorten the window",
             )
 
-    def _decode(self, part: NDArray[np.int32], outputs: NDArray[np.bool_]) -> None:
+    def _decode(self, part: NDArray[np.int32], outputs: NDArray[np.bool_], *, sequence: int = 0) -> None:
+        """Evaluate tokens behind the first ``_used`` of a sequence of the memory."""
         self._refuse_closed()
         count = len(part)
         token = np.ascontiguousarray(part)
@@ -367,8 +310,8 @@ class LlamaCpp:
             raise ConfigError(f"a token id lies outside the dictionary of {self._size}", where=self.model_file.name)
         position = np.arange(self._used, self._used + count, dtype=np.int32)
         sequences = np.ones(count, dtype=np.int32)
-        zero = (c.c_int32 * 1)(0)
-        sequence_ids = (c.POINTER(c.c_int32) * count)(*([c.cast(zero, c.POINTER(c.c_int32))] * count))
+        number = (c.c_int32 * 1)(sequence)
+        sequence_ids = (c.POINTER(c.c_int32) * count)(*([c.cast(number, c.POINTER(c.c_int32))] * count))
         flags = outputs.astype(np.int8)
 
         def pointer(array: NDArray, kind: type) -> object:

@@ -1,0 +1,215 @@
+"""Branches on the tiny model: the capture's history, the same bytes in any order, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drift_runs.engines.llama_cpp import LlamaCpp
+from drift_runs.engines.llama_cpp_branches import BranchingLlamaCpp
+from drift_runs.errors import ConfigError, ContextOverflow, EngineError
+from tests.engines.conftest import Opener, rows, settings
+
+BranchingOpener = Callable[..., BranchingLlamaCpp]
+FUTURE = (3, 4, 5, 29, 7, 11)
+SHAPES = [
+    {},
+    {"path_shape": "decode"},
+    {"batch": 16, "micro_batch": 8},
+    {"flash_attention": "off"},
+    {"kv": "q8_0"},
+]
+
+
+@pytest.fixture
+def open_branching(tiny_arms: Path) -> Iterator[BranchingOpener]:
+    opened: list[BranchingLlamaCpp] = []
+
+    def open_it(model: Path | None = None, branch_tokens: int | None = None, **changed: object) -> BranchingLlamaCpp:
+        file = model or tiny_arms.parent / "f16.gguf"
+        engine = BranchingLlamaCpp(file, settings(**changed), branch_tokens=branch_tokens)
+        opened.append(engine)
+        return engine
+
+    yield open_it
+    for engine in opened:
+        engine.close()
+
+
+def future(engine: LlamaCpp, tokens: tuple[int, ...] = FUTURE) -> np.ndarray:
+    return np.stack([engine.append(token) for token in tokens])
+
+
+def fresh(engine: LlamaCpp, history: list[int], tokens: tuple[int, ...] = FUTURE) -> np.ndarray:
+    """The future behind a history of its own, in the path shape of the settings."""
+    list(engine.score([*history, 0], [len(history)]))
+    return future(engine, tokens)
+
+
+class TestHeld:
+    @pytest.mark.parametrize("changed", SHAPES)
+    def test_the_history_is_the_captures_to_the_byte(
+        self, open_tiny: Opener, open_branching: BranchingOpener, tokens: list[int], changed: dict
+    ) -> None:
+        captured = rows(open_tiny(**changed), tokens)
+        held = open_branching(**changed).hold(tokens[:-1], range(len(tokens) - 1))
+        assert held.tobytes() == captured.tobytes()
+
+    def test_some_rows_of_it(self, open_tiny: Opener, open_branching: BranchingOpener, tokens: list[int]) -> None:
+        wanted = [0, 6, 7, 8, 30, 39]
+        held = open_branching(batch=8, micro_batch=8).hold(tokens, wanted)
+        every = rows(open_tiny(batch=8, micro_batch=8), tokens)
+        np.testing.assert_allclose(held, every[wanted], atol=0.05)
+
+    def test_a_text_of_which_nothing_is_wanted(self, open_branching: BranchingOpener, tokens: list[int]) -> None:
+        engine = open_branching()
+        assert engine.hold(tokens, []).shape == (0, 32)
+        engine.branch(10)
+        assert future(engine).shape == (len(FUTURE), 32)
+
+    def test_rows_are_a_copy(self, open_branching: BranchingOpener, tokens: list[int]) -> None:
+        engine = open_branching()
+        held = engine.hold(tokens, [20])
+        kept = held.copy()
+        engine.branch(21)
+        future(engine)
+        assert np.array_equal(held, kept)
+
+
+class TestBranches:
+    @pytest.mark.parametrize("changed", SHAPES)
+    def test_the_order_of_roots_changes_no_bit(
+        self, open_branching: BranchingOpener, tokens: list[int], changed: dict
+    ) -> None:
+        engine = open_branching(**changed)
+        places = [12, 41, 1, 30, 29]
+
+        def follow(count: int, length: int = len(FUTURE)) -> bytes:
+            engine.branch(count)
+            return future(engine, FUTURE[:length]).tobytes()
+
+        engine.hold(tokens, [])
+        first = {count: follow(count) for count in places}
+        for count in places:
+            follow(count, length=1 + count % 4)
+        assert {count: follow(count) for count in reversed(places)} == first
+        assert len(set(first.values())) == len(places)
+        engine.hold(tokens[::-1], [])
+        assert follow(12) != first[12]
+        engine.hold(tokens, [])
+        assert follow(30) == first[30], "what was held before leaves nothing behind"
+
+    @pytest.mark.parametrize("changed", SHAPES)
+    def test_a_branch_is_a_history_of_its_own(
+        self, open_tiny: Opener, open_branching: BranchingOpener, tokens: list[int], changed: dict
+    ) -> None:
+        engine, other = open_branching(**changed), open_tiny(**changed)
+        engine.hold(tokens, [])
+        for count in (1, 12, 31, 41):
+            engine.branch(count)
+            np.testing.assert_allclose(future(engine), fresh(other, tokens[:count]), atol=0.05)
+
+    def test_to_the_byte_in_decode_shape(
+        self, open_tiny: Opener, open_branching: BranchingOpener, tokens: list[int]
+    ) -> None:
+        engine, other = open_branching(path_shape="decode"), open_tiny(path_shape="decode")
+        engine.hold(tokens, [])
+        for count in (1, 12, 31, 41):
+            engine.branch(count)
+            assert future(engine).tobytes() == fresh(other, tokens[:count]).tobytes()
+
+    def test_what_lies_behind_the_root_is_not_seen(self, open_branching: BranchingOpener, tokens: list[int]) -> None:
+        engine = open_branching(path_shape="decode")
+        found = []
+        for rest in (tokens[12:], tokens[:11:-1], []):
+            engine.hold([*tokens[:12], *rest], [])
+            engine.branch(12)
+            found.append(future(engine).tobytes())
+        assert found[0] == found[1] == found[2]
+
+
+class TestRoom:
+    def test_it_is_counted_by_positions_and_by_cells(self, open_branching: BranchingOpener, tokens: list[int]) -> None:
+        engine = open_branching()
+        engine.hold(tokens, [])
+        engine.branch(41)
+        assert engine.context_left == 64 - 41
+        for left in range(22, -1, -1):
+            engine.append(3)
+            assert engine.context_left == left
+        with pytest.raises(ContextOverflow, match="a branch of 24 tokens behind 41 does not fit"):
+            engine.append(3)
+        engine.branch(1)
+        for _ in range(63):
+            engine.append(3)
+        assert engine.context_left == 0, "a whole context fits beside the held text"
+
+    def test_less_room_may_be_asked_for(self, open_branching: BranchingOpener) -> None:
+        engine = open_branching(context_tokens=250, batch=250, branch_tokens=6)
+        engine.hold([3] * 250, [])
+        engine.branch(100)
+        assert engine.context_left == 6
+        future(engine)
+        with pytest.raises(ContextOverflow, match="250 positions, and 6 tokens a branch at most"):
+            engine.append(3)
+
+    def test_a_text_longer_than_the_context(self, open_branching: BranchingOpener, tokens: list[int]) -> None:
+        with pytest.raises(ContextOverflow, match="41 tokens do not fit; expected at most 40"):
+            open_branching(context_tokens=40, batch=40).hold(tokens, [])
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("count", [-1, 0, 42])
+    def test_a_branch_behind_what_is_not_held(
+        self, open_branching: BranchingOpener, tokens: list[int], count: int
+    ) -> None:
+        engine = open_branching()
+        with pytest.raises(ConfigError, match="expected a held text"):
+            engine.branch(count)
+        engine.hold(tokens, [])
+        with pytest.raises(ConfigError, match=f"no branch behind {count} tokens; expected 1 to 41, as held"):
+            engine.branch(count)
+
+    @pytest.mark.parametrize("wanted", [[-1], [41], [3, 3], [4, 2]])
+    def test_rows_that_there_are_not(
+        self, open_branching: BranchingOpener, tokens: list[int], wanted: list[int]
+    ) -> None:
+        with pytest.raises(ConfigError, match="logits wanted"):
+            open_branching().hold(tokens, wanted)
+
+    def test_no_text(self, open_branching: BranchingOpener) -> None:
+        with pytest.raises(ConfigError, match="no text to hold"):
+            open_branching().hold([], [])
+        with pytest.raises(ConfigError, match="room for branches of 0 tokens"):
+            open_branching(branch_tokens=0)
+
+    def test_the_held_text_is_left_as_it_is(self, open_branching: BranchingOpener, tokens: list[int]) -> None:
+        engine = open_branching()
+        engine.hold(tokens, [])
+        for change in (lambda: engine.append(3), lambda: engine.rewind(5), lambda: engine.extend([3], [0])):
+            with pytest.raises(ConfigError):
+                change()
+
+    def test_a_closed_engine(self, open_branching: BranchingOpener, tokens: list[int]) -> None:
+        engine = open_branching()
+        engine.hold(tokens, [])
+        engine.close()
+        for use in (lambda: engine.branch(3), lambda: engine.hold(tokens, [])):
+            with pytest.raises(EngineError, match="closed"):
+                use()
+
+
+def test_it_is_an_engine_like_any_other(open_tiny: Opener, open_branching: BranchingOpener, tokens: list[int]) -> None:
+    engine, other = open_branching(), open_tiny()
+    engine.hold(tokens, [])
+    engine.branch(5)
+    engine.append(3)
+    assert rows(engine, tokens).tobytes() == rows(other, tokens).tobytes()
+    assert engine.start(tokens[:9]).tobytes() == other.start(tokens[:9]).tobytes()
+    assert future(engine).tobytes() == future(other).tobytes()
+    assert engine.context_left == 64 - 9 - len(FUTURE)
+    with pytest.raises(ConfigError, match="expected a held text"):
+        engine.branch(5)
