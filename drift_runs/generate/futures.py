@@ -1,0 +1,271 @@
+"""Futures: what an engine writes greedily behind a root and a first token that is given. METRICS, Generation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drift_runs.errors import EngineError, NonFiniteLogits
+from drift_runs.generate.environment import TEXT, answer
+from drift_runs.generate.future import CONTEXT, HORIZON, STRUCTURE, TURN, Future, Scene
+from drift_runs.generate.structures import Structure, enclosing, end_of
+from drift_runs.generate.syntaxes import parse
+from drift_runs.generate.tools import WellFormed
+from drift_runs.protocol.generation import Environment, ScriptedResult
+from drift_runs.schema import FUTURES
+
+Logits = NDArray[np.float32]
+Stops = Literal["structure", "turn"]
+
+
+class Branching(Protocol):
+    """An engine that keeps a history and continues it again and again."""
+
+    def hold(self, tokens: Sequence[int], wanted: Sequence[int]) -> Logits:
+        """Forget everything and take ``tokens`` in the shape of a capture.
+
+        Returns float32[len(wanted), columns], a copy: the logits behind the tokens at the ascending indices ``wanted``.
+        """
+        ...
+
+    def branch(self, count: int) -> None:
+        """Drop the branch before; a new one begins behind the first ``count`` of the held tokens."""
+        ...
+
+    def append(self, token: int) -> Logits:
+        """Add one token to the branch in decode shape; logits float32[columns] of the next (a copy)."""
+        ...
+
+    def tokenize(self, text: str, *, special: bool = True) -> list[int]: ...
+
+    @property
+    def context_left(self) -> int:
+        """Tokens that the branch can still take."""
+        ...
+
+
+class Constraint(Protocol):
+    """What a grammar lets an engine write. It is told every token of the branch's turns, the given one included."""
+
+    def mask(self, logits: Logits) -> Logits:
+        """The logits with minus infinity where a token is not allowed next."""
+        ...
+
+    def accept(self, token: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How far a future goes."""
+
+    horizon_tokens: int
+    """Tokens that may be written, all turns together; the first token and an environment's answers do not count."""
+    stops: Stops = "structure"
+    """``structure``: where what was open at the root is closed, if anything was; ``turn``: not before the turn ends."""
+    turns: int = 1
+    """Turns of the assistant at most. With an environment and more than one, no structure ends a future."""
+    tool_turn: str = ""
+    """``chat.tool_turn`` of the protocol: for several turns."""
+
+
+def follow(
+    engine: Branching,
+    scene: Scene,
+    first: int,
+    rule: Rule,
+    *,
+    window: str,
+    position: int,
+    best: int,
+    grammar: Constraint | None = None,
+    environment: Environment | None = None,
+    recorded: Sequence[ScriptedResult] = (),
+) -> Future:
+    """Continue greedily behind ``scene.history`` and ``first``; the engine holds that history's window.
+
+    The next token is the one of the largest logit among the dictionary's columns, the lowest id winning a tie; with a
+    grammar, among those that it allows. Log-probabilities are natural, of a float64 softmax over all of the
+    dictionary's columns, so that a token that a grammar forced shows how little it was wanted.
+
+    The future ends with an end token (``turn``), with the end of the structure that was open at the root
+    (``structure``), at the horizon, or where the engine can take no more tokens (``context``); ``first`` alone may end
+    it. With an environment and ``rule.turns`` above 1 a turn that ended and holds well-formed calls is answered, one
+    line a call, and the next turn begins; ``recorded`` is :func:`~drift_runs.generate.environment.recorded_results` of
+    the window's stream. An answer is never markup: what looks like it is taken as text.
+
+    Raises
+    ------
+    NonFiniteLogits
+        a logit was NaN or plus infinity, or all were minus infinity.
+    EngineError
+        a grammar allows no token.
+    """
+    walk = _Walk(engine, scene, rule, grammar, where=f"window {window}, position {position}")
+    if environment is not None and rule.turns > 1:
+        walk.ask(environment, recorded)
+    elif rule.stops == STRUCTURE:
+        walk.stop_behind(enclosing(scene))
+    ended = walk.run(first)
+    return Future(
+        window=window,
+        position=position,
+        first=first,
+        best=best,
+        tokens=tuple(walk.tokens),
+        written=tuple(walk.written),
+        logprobs=tuple(walk.logprobs),
+        text=scene.read(walk.tokens),
+        ended=ended,
+        turns=walk.turns,
+    )
+
+
+class _Walk:
+    """One future while it grows."""
+
+    def __init__(
+        self,
+        engine: Branching,
+        scene: Scene,
+        rule: Rule,
+        grammar: Constraint | None,
+        *,
+        where: str,
+    ) -> None:
+        self.engine = engine
+        self.scene = scene
+        self.rule = rule
+        self.grammar = grammar
+        self.where = where
+        self.tokens: list[int] = []
+        self.written: list[bool] = []
+        self.logprobs: list[float | None] = []
+        self.left = rule.horizon_tokens
+        self.turns = 1
+        # Bytes, because the first token may end a character that the history began.
+        self.turn = _turn_bytes(scene)
+        self.structure: Structure | None = None
+        self.environment: Environment | None = None
+        self.recorded: Sequence[ScriptedResult] = ()
+
+    def ask(self, environment: Environment, recorded: Sequence[ScriptedResult]) -> None:
+        """Have calls answered, and go on behind them."""
+        self.environment, self.recorded = environment, recorded
+
+    def stop_behind(self, structure: Structure) -> None:
+        """End where that structure does."""
+        self.structure = structure if structure.kind else None
+
+    def run(self, first: int) -> str:
+        """Grow to the end; why it is the end."""
+        self.engine.branch(len(self.scene.history))
+        self._add(first, written=False)
+        if self.grammar is not None:
+            self.grammar.accept(first)
+        while True:
+            if self.tokens[-1] in self.scene.end_tokens:
+                answered = self._answered()
+                if answered is None:
+                    return TURN
+                if not self.left:
+                    return HORIZON
+                # The end token goes into the history too, and one more token must fit behind the answer.
+                if len(answered) + 1 > self.engine.context_left:
+                    return CONTEXT
+                logits = self._append(self.tokens[-1])
+                for token in answered:
+                    self._add(token, written=False)
+                    logits = self._append(token)
+                self.turn = b""
+                self.turns += 1
+            elif self._closed():
+                return STRUCTURE
+            elif not self.left:
+                return HORIZON
+            elif not self.engine.context_left:
+                return CONTEXT
+            else:
+                logits = self._append(self.tokens[-1])
+            self._write(logits)
+
+    def _add(self, token: int, *, written: bool, logprob: float | None = None) -> None:
+        self.tokens.append(token)
+        self.written.append(written)
+        self.logprobs.append(logprob)
+        if token not in self.scene.end_tokens:
+            self.turn += self.scene.dictionary[token]
+
+    def _append(self, token: int) -> Logits:
+        return self.engine.append(token)[: len(self.scene.dictionary)]
+
+    def _write(self, logits: Logits) -> None:
+        behind = f"{self.where}, {len(self.tokens)} tokens behind it"
+        best = logits.max()  # NaN where one is
+        if not np.isfinite(best):
+            raise NonFiniteLogits(
+                f"the largest logit is {best}",
+                where=behind,
+                expected="finite logits",
+                todo="look at the arm's weights: such a model cannot be followed",
+            )
+        allowed = logits if self.grammar is None else self.grammar.mask(logits.copy())[: len(logits)]
+        token = int(np.argmax(allowed))
+        if not np.isfinite(allowed[token]):
+            raise EngineError("the grammar allows no token", where=behind)
+        shifted = logits.astype(np.float64) - float(best)
+        self._add(token, written=True, logprob=float(shifted[token] - np.log(np.exp(shifted).sum())))
+        self.left -= 1
+        if self.grammar is not None:
+            self.grammar.accept(token)
+
+    def _closed(self) -> bool:
+        """Whether what was open at the root is closed now."""
+        if self.structure is None:
+            return False
+        return end_of(self.structure, self.turn.decode("utf-8", "replace"), self.scene) is not None
+
+    def _answered(self) -> list[int] | None:
+        """Tokens of what answers the turn that has just ended, up to the next turn; None: the future ends here."""
+        if self.environment is None or self.turns >= self.rule.turns:
+            return None
+        parsed = parse(self.scene.syntax, self.turn.decode("utf-8", "replace"))
+        if not isinstance(parsed, WellFormed):
+            return None
+        results = answer(self.environment, self.recorded, parsed.calls)
+        return _turn_tokens(self.engine, self.rule.tool_turn, "\n".join(results))
+
+
+def _turn_bytes(scene: Scene) -> bytes:
+    """What the assistant has written of its turn at the root: the bytes of ``scene.turn``."""
+    history = b"".join(scene.dictionary[token] for token in scene.history)
+    return history.rpartition(scene.assistant.encode())[2] if scene.assistant else history
+
+
+def _turn_tokens(engine: Branching, template: str, text: str) -> list[int]:
+    """Ids of a turn with ``text`` in the place of ``{text}``: markup of the template alone is markup."""
+    if engine.tokenize(text) == engine.tokenize(text, special=False):
+        # In one piece, as the streams are: a tokenizer may join the end of the template with the start of the text.
+        return engine.tokenize(template.replace(TEXT, text, 1))
+    before, after = template.split(TEXT, 1)
+    return [*engine.tokenize(before), *engine.tokenize(text, special=False), *engine.tokenize(after)]
+
+
+def futures_table(futures: Iterable[Future]) -> pa.Table:
+    """Futures as rows of schema ``FUTURES``, in their order."""
+    return pa.Table.from_pylist([future_row(future) for future in futures], schema=FUTURES)
+
+
+def future_row(future: Future) -> dict[str, object]:
+    """One row of schema ``FUTURES``."""
+    return {name: getattr(future, name) for name in FUTURES.names}
+
+
+def futures_of(table: pa.Table) -> tuple[Future, ...]:
+    """The futures of a table of schema ``FUTURES``, in its order."""
+    lists = ("tokens", "written", "logprobs")
+    return tuple(Future(**(row | {name: tuple(row[name]) for name in lists})) for row in table.to_pylist())
