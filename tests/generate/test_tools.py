@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drift_runs.generate import tools as module
+from drift_runs.generate import calls as module
 from drift_runs.generate.tools import Call, Malformed, NoCall, WellFormed, misfit, parse_calls, strict_json
 
 ARGUMENTS = st.dictionaries(
