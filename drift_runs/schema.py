@@ -409,6 +409,65 @@ TASKS = _schema(
 )
 """Every arm's own answer to every task, checked."""
 
+TASK_DRIFT = _schema(
+    "drift.task-drift/1",
+    [
+        ("arm", pa.string(), False),
+        ("task", pa.string(), False),
+        ("window", pa.string(), False),
+        ("document", pa.string(), False),
+        ("panel", pa.string(), False),
+        ("range", pa.string(), False),  # that the task begins in; empty outside every range
+        ("kind", pa.string(), False),
+        ("outlier", pa.bool_(), False),
+        ("check", pa.string(), False),
+        ("from", pa.int32(), False),  # span of the answer in the window's own text, half-open
+        ("to", pa.int32(), False),
+        ("passed", pa.bool_(), True),  # null: not decided
+        ("reference_passed", pa.bool_(), True),
+        ("spec", pa.string(), False),  # of the columns in nats: the headline divergence
+        ("positions", pa.int32(), False),  # scored positions of the span that have a row
+        ("unknown", pa.int32(), False),  # of them, those without a flip or a finite divergence
+        ("flips", pa.int32(), True),
+        ("strong_overturns", pa.int32(), True),
+        ("mean_nats", pa.float64(), True),
+        ("max_nats", pa.float64(), True),
+        ("p95_nats", pa.float64(), True),  # of the span; null where too few values lie beyond it
+        ("worst_range", pa.string(), False),  # of the window: the range with the largest p95; empty when withheld
+        ("worst_p95_nats", pa.float64(), True),
+        ("reason", pa.string(), False),  # why a figure is null; empty when none is
+    ],
+)
+"""Drift where a task's answer stands, on the text's own history, beside whether the arm passed the task on its own."""
+
+TASK_ORDER = _schema(
+    "drift.task-order/1",
+    [
+        ("over", pa.string(), False),  # pairs: of task and arm; arms
+        ("among", pa.string(), False),  # all tasks, or those that the reference passed
+        ("outliers", pa.string(), False),
+        ("figure", pa.string(), False),  # a column of TASK_DRIFT
+        ("spec", pa.string(), False),  # of a figure in nats; empty for counts
+        ("n", pa.int64(), False),  # pairs, or arms
+        ("excluded", pa.int64(), False),  # pairs without a pass or fail, or without the figure
+        ("tasks", pa.int64(), False),
+        ("arms", pa.int64(), False),
+        ("failed", pa.int64(), False),  # of the pairs
+        ("tau", pa.float64(), True),  # Kendall's tau-b with failure: above 0, more drift goes with more failures
+        ("tau_low", pa.float64(), True),
+        ("tau_high", pa.float64(), True),
+        ("tau_largest", pa.float64(), True),  # that these ties allow
+        ("spearman", pa.float64(), True),
+        ("spearman_low", pa.float64(), True),
+        ("spearman_high", pa.float64(), True),
+        ("interval", pa.string(), False),
+        ("clusters", pa.int64(), False),
+        ("reason", pa.string(), False),  # why a value is absent or what to mind; empty when nothing
+        ("says", pa.string(), False),  # what the row shows and what it does not, in words
+    ],
+)
+"""Do the tasks and arms that drift more fail more? Rank correlations of drift figures with failure."""
+
 DICTIONARY = _schema("drift.dictionary/1", [("bytes", pa.binary(), False)])
 """The bytes of each token, in the order of their ids: the table whose digest a protocol names."""
 
