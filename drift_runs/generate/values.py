@@ -12,7 +12,7 @@ _Place = tuple["_Place", object] | None
 
 
 def same_value(left: Any, right: Any) -> bool:
-    """Whether two values of JSON are equal: 1 is 1.0, true is not 1, the order of keys is free, that of lists counts."""
+    """Two values of JSON are equal: 1 is 1.0, true is not 1; the order of keys is free, that of lists counts."""
     return not difference(left, right)
 
 
