@@ -180,9 +180,15 @@ def _add_one(
             if digest
             else "a name of letters, digits, '.', '_' and '-' that starts with a letter or digit, 64 at most"
         )
+        if "text" in str(limits.get("pattern")):
+            expected = "a text with {text} in it, which stands for what is said"
         problems.add(loc, f"{shown(given)} does not fit", expected=expected)
+    elif kind == "too_short" and limits.get("min_length") == 1:
+        problems.add(loc, "nothing is in it", expected="one or more")
     elif kind in ("too_short", "too_long"):
         problems.add(loc, f"{shown(given)} has the wrong length", expected="a pair [from, to]")
+    elif kind == "string_too_short" and limits["min_length"] == 1:
+        problems.add(loc, "the text is empty", expected="some text")
     elif kind == "string_too_short":
         problems.add(
             loc,
