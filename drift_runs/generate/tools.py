@@ -1,4 +1,4 @@
-"""The calls of Hermes and Qwen (``<tool_call>{json}</tool_call>``) under the names that the rest of the package uses."""
+"""The calls of Hermes and Qwen, ``<tool_call>{json}</tool_call>``, for what knows one syntax only."""
 
 from __future__ import annotations
 

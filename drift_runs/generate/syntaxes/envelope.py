@@ -29,10 +29,12 @@ class Unfinished(Exception):
 class Fault(Exception):
     """What is there can never become a call."""
 
-    def __init__(self, place: int, why: str) -> None:
+    def __init__(self, place: int, why: str, *, whole: bool = False) -> None:
         super().__init__(why)
         self.place = place
         """Offset from which on the end of the call is looked for."""
+        self.whole = whole
+        """Its JSON has ended there: only what it says is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class Syntax:
     """The calls of what opens at an offset, and the offset behind it. Raises ``Unfinished`` or ``Fault``."""
     recover: re.Pattern[str]
     """Where a faulty call ends: behind a match, or before it where its group ``open`` took part."""
+    tagged: bool
+    """A call ends with markup of its own, and not where its JSON does."""
     stray: re.Pattern[str] | None = None
     """Markup that has no business outside of a call."""
     between: str = ""
@@ -60,6 +64,8 @@ class Syntax:
         except Unfinished:
             return Envelope((), None, "")
         except Fault as fault:
+            if fault.whole and not self.tagged:
+                return Envelope((), fault.place, str(fault))
             found = self.recover.search(text, max(fault.place, start + 1))
             if found is None:
                 return Envelope((), None, str(fault))
@@ -97,30 +103,30 @@ def json_at(text: str, place: int) -> tuple[Any, int]:
     try:
         return strict_json(text[place : found.end]), found.end
     except ValueError as error:
-        raise Fault(found.end, f"no JSON: {error}") from None
-
-
-def call_of(
-    value: Any, span: tuple[int, int], *, keys: Sequence[str] = ("arguments",), extra: Sequence[str] = ()
-) -> Call:
-    """The call that a JSON object of ``name`` and one of ``keys`` is; ``extra`` keys may stand beside them."""
-    given = [key for key in keys if isinstance(value, dict) and key in value]
-    if len(given) != 1 or set(value) - set(extra) != {"name", given[0]}:
-        raise Fault(span[1], f"no object of name and {' or '.join(keys)} alone")
-    name, arguments = value["name"], value[given[0]]
-    if not isinstance(name, str) or not isinstance(arguments, dict):
-        raise Fault(span[1], f"name is no text or {given[0]} are no object")
-    return Call(name=name, arguments=arguments, start=span[0], end=span[1])
+        raise Fault(found.end, f"no JSON: {error}", whole=True) from None
 
 
 def calls_of(
-    value: Any, span: tuple[int, int], *, keys: Sequence[str] = ("arguments",), extra: Sequence[str] = ()
+    value: Any, span: tuple[int, int], at: int, *, keys: Sequence[str] = ("arguments",), extra: Sequence[str] = ()
 ) -> tuple[Call, ...]:
-    """The calls that an array of such objects is, or one such object."""
+    """The calls that JSON is which has ended ``at`` an offset: one object, or an array of them.
+
+    An object has ``name``, one of ``keys``, and ``extra`` keys or not. The calls stand at ``span``.
+    """
     items = value if isinstance(value, list) else [value]
     if not items:
-        raise Fault(span[1], "an array without a call")
-    return tuple(call_of(item, span, keys=keys, extra=extra) for item in items)
+        raise Fault(at, "an array without a call", whole=True)
+    return tuple(_call(item, span, at, keys, extra) for item in items)
+
+
+def _call(value: Any, span: tuple[int, int], at: int, keys: Sequence[str], extra: Sequence[str]) -> Call:
+    given = [key for key in keys if isinstance(value, dict) and key in value]
+    if len(given) != 1 or set(value) - set(extra) != {"name", given[0]}:
+        raise Fault(at, f"no object of name and {' or '.join(keys)} alone", whole=True)
+    name, arguments = value["name"], value[given[0]]
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise Fault(at, f"name is no text or {given[0]} are no object", whole=True)
+    return Call(name=name, arguments=arguments, start=span[0], end=span[1])
 
 
 _NAMED = re.compile(r'\{[ \t\r\n]*+"(?:name|function|tool_calls)"[ \t\r\n]*+:')

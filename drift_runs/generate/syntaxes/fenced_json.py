@@ -1,7 +1,7 @@
 """A fenced block of JSON that is a call ``{"name", "arguments"}``, or an array of them.
 
-The block is marked ``json``, ``tool_call`` or ``tool_calls``, or not at all; ``parameters`` is read like ``arguments``. A
-block marked as a tool call is one whatever is in it; any other is one when its keys are those of a call, and else data.
+The block is marked ``json``, ``tool_call`` or ``tool_calls``, or not at all; ``parameters`` is read like ``arguments``.
+One marked as a tool call is one whatever is in it; any other is one when its keys are those of a call, and else data.
 The closing fence stands behind the value, on its own line or not: three backticks inside a JSON string are part of it.
 """
 
@@ -44,8 +44,9 @@ def _inside(text: str, start: int) -> tuple[tuple[Call, ...], int]:
     marked = _LANGUAGE.match(text, start)
     body = skip_space(text, marked.end() if marked else start + len(FENCE))
     value, end = json_at(text, body)
-    _, after = expect(text, skip_space(text, end), FENCE)
-    return calls_of(value, (start, after), keys=("arguments", "parameters")), after
+    fence = skip_space(text, end)
+    calls = calls_of(value, (start, fence + len(FENCE)), end, keys=("arguments", "parameters"))
+    return calls, expect(text, fence, FENCE)[1]
 
 
-FENCED_JSON = Syntax(name="fenced-json", find=_find, inside=_inside, recover=re.compile(FENCE))
+FENCED_JSON = Syntax(name="fenced-json", find=_find, inside=_inside, tagged=True, recover=re.compile(FENCE))

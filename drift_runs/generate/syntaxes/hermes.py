@@ -9,7 +9,7 @@ import re
 
 from drift_runs.generate.calls import Call
 from drift_runs.generate.json_prefix import skip_space
-from drift_runs.generate.syntaxes.envelope import Fault, Syntax, Unfinished, call_of, json_at
+from drift_runs.generate.syntaxes.envelope import Fault, Syntax, Unfinished, calls_of, json_at
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
@@ -25,9 +25,11 @@ def _inside(text: str, start: int) -> tuple[tuple[Call, ...], int]:
     value, end = json_at(text, body)
     close = skip_space(text, end)
     after = close + len(CLOSE)
-    call = call_of(value, (start, after))
+    if not isinstance(value, dict):
+        raise Fault(end, "no object of name and arguments alone")
+    calls = calls_of(value, (start, after), end)
     if text.startswith(CLOSE, close):
-        return (call,), after
+        return calls, after
     if CLOSE.startswith(text[close:after]):
         raise Unfinished
     raise Fault(close, f"no {CLOSE} behind the object")
@@ -37,6 +39,7 @@ HERMES = Syntax(
     name="hermes",
     find=_find,
     inside=_inside,
+    tagged=True,
     recover=re.compile(r"</tool_call>|(?P<open><tool_call>)"),
     stray=re.compile(r"</tool_call>"),
 )

@@ -1,8 +1,8 @@
 """``[TOOL_CALLS]`` and what Mistral's tokenizers put behind it.
 
-Up to version 7 of the tokenizer a JSON array of objects ``{"name", "arguments"}``, with or without ``id``. From version
-11 on, once for every call, ``[TOOL_CALLS]``, the name, ``[CALL_ID]`` and an identifier (version 11 alone), ``[ARGS]`` and
-the JSON object of the arguments. ``[ARGS]`` may be missing from a text, because some servers leave markup out.
+Up to version 7 of the tokenizer a JSON array of objects ``{"name", "arguments"}``, with or without ``id``. From
+version 11 on, once for every call, ``[TOOL_CALLS]``, the name, ``[CALL_ID]`` and an identifier (some versions),
+``[ARGS]`` and the JSON object of the arguments. ``[ARGS]`` may be missing, because some servers leave markup out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _inside(text: str, start: int) -> tuple[tuple[Call, ...], int]:
         raise Unfinished
     if text[body] == "[":
         items, end = json_at(text, body)
-        return calls_of(items, (start, end), extra=("id",)), end
+        return calls_of(items, (start, end), end, extra=("id",)), end
     found = _NAME.match(text, body)
     name = found[0] if found else ""
     if not name:
@@ -56,6 +56,7 @@ MISTRAL = Syntax(
     name="mistral",
     find=_find,
     inside=_inside,
+    tagged=False,
     recover=re.compile(r"(?P<open>\[TOOL_CALLS\])"),
     stray=re.compile(r"\[ARGS\]|\[CALL_ID\]"),
 )

@@ -1,9 +1,9 @@
 """The tags of Qwen3-Coder: ``<tool_call><function=name><parameter=key>value</parameter></function></tool_call>``.
 
-White space between tags is free; one line break behind ``<parameter=key>`` and one before ``</parameter>`` belong to the
-markup and not to the value. The format has no escape: a value ends at the first ``</parameter>``, and one that holds
-another tag of the format is malformed, because nobody can tell where it was meant to end. A call without its outer tags
-is malformed too, although some servers guess them.
+White space between tags is free; one line break behind ``<parameter=key>`` and one before ``</parameter>`` belong to
+the markup and not to the value. The format has no escape: a value ends at the first ``</parameter>``, and one that
+holds another tag of the format is malformed, because nobody can tell where it was meant to end. A call without its
+outer tags is malformed too, although some servers guess them.
 
 Values are texts. ``typed`` gives them the types that the tool declares: a parameter that may be a text, or of which
 nothing is known, stays one; any other is read as JSON, with Python's ``True``, ``False`` and ``None`` besides, because
@@ -129,6 +129,7 @@ QWEN3_CODER = Syntax(
     name="qwen3-coder",
     find=_find,
     inside=_inside,
+    tagged=True,
     recover=re.compile(r"</tool_call>|(?P<open><tool_call>)"),
     stray=re.compile(r"</tool_call>|<function=|</function>|<parameter=|</parameter>"),
     typed=typed,
