@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from drift_runs.generate.calls import Call, WellFormed
 from drift_runs.generate.syntaxes import parse, same_calls
-from drift_runs.generate.tools import Call, WellFormed
 from drift_runs.protocol.generation import Chat, Environment, ScriptedResult
 from drift_runs.protocol.model import Protocol
 
@@ -35,17 +36,20 @@ def _call_of(scripted: ScriptedResult) -> Call:
     return Call(name=scripted.tool, arguments=scripted.arguments, start=0, end=0)
 
 
-def recorded_results(stream_text: str, syntax: str, chat: Chat) -> tuple[ScriptedResult, ...]:
+def recorded_results(
+    stream_text: str, syntax: str, chat: Chat, *, tools: Sequence[Mapping[str, Any]] = ()
+) -> tuple[ScriptedResult, ...]:
     """The calls of a text and what its tools answered to them, in the order of the text.
 
     A turn of the assistant that holds well-formed calls and ends where ``chat.tool_turn`` begins is answered by the
     text in it. Several calls of one turn are answered by as many lines, or by as many such turns of the tool one behind
     the other; where there are more or fewer, nobody can say which answer is whose, and the turn is left out. So is a
     turn that does not end with one of ``chat.ends``. Of two equal calls the first counts: see :func:`answer`.
+    ``tools``: the stream's, which give the values of some syntaxes their types.
     """
     found = []
     for turn, results in _exchanges(stream_text, chat):
-        parsed = parse(syntax, turn)
+        parsed = parse(syntax, turn, tools)
         if not isinstance(parsed, WellFormed):
             continue
         if len(results) == 1 and len(parsed.calls) > 1:

@@ -11,11 +11,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drift_runs.errors import EngineError, NonFiniteLogits
+from drift_runs.generate.calls import WellFormed
 from drift_runs.generate.environment import TEXT, answer
 from drift_runs.generate.future import CONTEXT, HORIZON, STRUCTURE, TURN, Future, Scene
 from drift_runs.generate.structures import Structure, enclosing, end_of
 from drift_runs.generate.syntaxes import parse
-from drift_runs.generate.tools import WellFormed
 from drift_runs.protocol.generation import Environment, ScriptedResult
 from drift_runs.schema import FUTURES
 
@@ -233,7 +233,7 @@ class _Walk:
         """Tokens of what answers the turn that has just ended, up to the next turn; None: the future ends here."""
         if self.environment is None or self.turns >= self.rule.turns:
             return None
-        parsed = parse(self.scene.syntax, self.turn.decode("utf-8", "replace"))
+        parsed = parse(self.scene.syntax, self.turn.decode("utf-8", "replace"), self.scene.tools)
         if not isinstance(parsed, WellFormed):
             return None
         results = answer(self.environment, self.recorded, parsed.calls)
