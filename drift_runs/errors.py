@@ -19,6 +19,7 @@
         NonFiniteLogits               5  NaN or infinity where a logit was expected
         EngineDied                    5  its process ended before its work did
         SameRows                      5  two arms that must differ gave the same bytes: the switch did nothing
+        NotAllowed                    5  a token or a text that a grammar does not allow at its place
 
 A message is one line: what happened, where, what was expected, what to do next.
 """
@@ -154,6 +155,10 @@ class EngineDied(EngineError):
 
 class SameRows(EngineError):
     """Two arms that the protocol says differ gave the same bytes: the switch did nothing."""
+
+
+class NotAllowed(EngineError):
+    """A token, or a text that is written already, that a grammar does not allow at its place."""
 
 
 def by_name(name: str) -> type[DriftError]:
