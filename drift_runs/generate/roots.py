@@ -31,10 +31,12 @@ _READ = ("window", "position", "flip", "reference_top", "candidate_top", "refere
 
 
 class Existing(NamedTuple):
-    """How many roots there are, explored or not."""
+    """What roots there are, explored or not."""
 
     flips: int
     strong: int
+    roots: pa.Table
+    """Schema ``ROOTS``: all of them, so that they can be counted in any scope."""
 
 
 def every_root(comparison: pa.Table, protocol: Protocol, *, arm: str) -> pa.Table:
@@ -63,7 +65,7 @@ def every_root(comparison: pa.Table, protocol: Protocol, *, arm: str) -> pa.Tabl
 
 def existing(roots: pa.Table) -> Existing:
     """What there is in a table of :func:`every_root`."""
-    return Existing(roots.num_rows, roots["why"].to_pylist().count(STRONG))
+    return Existing(roots.num_rows, roots["why"].to_pylist().count(STRONG), roots)
 
 
 def select_roots(comparison: pa.Table, protocol: Protocol, *, arm: str) -> pa.Table:
