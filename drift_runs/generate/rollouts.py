@@ -1,20 +1,24 @@
 """Greedy rollouts of two arms from the same prompts: how far they agree. METRICS, Divergence-300 @32.
 
 No published formula exists for the figure of that name, so every reading is given: ``rollout.exact``,
-``rollout.prefix``, ``rollout.agree`` and ``rollout.first``.
+``rollout.prefix``, ``rollout.agree`` and ``rollout.first``. Beside them stands what a rate of agreement hides: in how
+many rollouts of each side an end token was written early, and in how many the text repeats itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from drift_runs.errors import NotComparable
+from drift_runs.generate.loops import loop_report
 from drift_runs.measure.intervals import intervals_of_sums
 from drift_runs.measure.resampler import Resampler
 
@@ -30,6 +34,12 @@ class PromptAgreement:
     """Equal tokens from the start."""
     agreeing_tokens: int
     """Steps at which both have the same token."""
+    left_stop: int | None = None
+    """Step of the first end token; None: none was written, or end tokens are not known."""
+    right_stop: int | None = None
+    left_loops: bool = False
+    """It repeats itself before its first end token: behind one, what is written has no meaning."""
+    right_loops: bool = False
 
     @property
     def length_tokens(self) -> int:
@@ -52,6 +62,19 @@ class Share:
     bca_low: float | None
     bca_high: float | None
     standard_error: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """In how many rollouts of each side something was found."""
+
+    left: int
+    right: int
+    differ: int
+    """Pairs of rollouts of which it is not told alike."""
+
+    def __add__(self, other: Sides) -> Sides:
+        return Sides(left=self.left + other.left, right=self.right + other.right, differ=self.differ + other.differ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +101,11 @@ class RolloutComparison:
     """Tokens that this is the mean of."""
     logprobs_excluded: int
     """Tokens of the equal prefixes that have no log-probability on either side."""
+    loop: Sides
+    """Rollouts that repeat themselves, see ``loops``; ``differ``: one of the two does."""
+    early_stop: Sides | None = None
+    """Rollouts with an end token, which is an ordinary token in them; ``differ``: the first ones stand at different
+    steps, or one side has none. None: end tokens or ids are not known."""
 
     @property
     def tokens(self) -> int:
@@ -86,11 +114,17 @@ class RolloutComparison:
 
 
 def compare_rollouts(
-    left: pa.Table, right: pa.Table, *, run: int = 0, resampler: Resampler | None = None
+    left: pa.Table,
+    right: pa.Table,
+    *,
+    run: int = 0,
+    resampler: Resampler | None = None,
+    end_tokens: Collection[int] = (),
 ) -> RolloutComparison:
     """Two tables of schema ``ROLLOUTS``, the rollouts of one ``run``, in the order of ``left``'s prompts.
 
     Intervals are cluster bootstraps over prompts, given when there is a ``resampler`` and more than one prompt.
+    ``end_tokens``: ids that end a turn; without them, or where a side gives no ids, early stops are not counted.
     ``NotComparable`` unless the prompts of both sides match one to one.
     """
     ours, theirs = _by_prompt(left, run, "left"), _by_prompt(right, run, "right")
@@ -101,7 +135,7 @@ def compare_rollouts(
     prompts, gaps, excluded = [], [], 0
     for prompt, one in ours.items():
         other = theirs[prompt]
-        found = _agreement(prompt, one, other, "token_ids" if by_id else "tokens")
+        found = _agreement(prompt, one, other, "token_ids" if by_id else "tokens", end_tokens if by_id else ())
         prompts.append(found)
         known = _differences(one["logprobs"], other["logprobs"], found.prefix_tokens)
         gaps += known
@@ -113,7 +147,7 @@ def compare_rollouts(
         ],
         dtype=np.float64,
     )
-    exact, prefix, agree = _shares(shares, resampler)
+    exact, prefix, agree = shares_over_prompts(shares, resampler)
     firsts = Counter(item.prefix_tokens for item in prompts if not item.exact)
     return RolloutComparison(
         run=run,
@@ -128,6 +162,8 @@ def compare_rollouts(
         mean_abs_dlogprob_nats=math.fsum(gaps) / len(gaps) if gaps else None,
         logprobs=len(gaps),
         logprobs_excluded=excluded,
+        loop=_sides([(item.left_loops, item.right_loops) for item in prompts]),
+        early_stop=_stops(prompts) if by_id and end_tokens else None,
     )
 
 
@@ -161,15 +197,47 @@ def _by_prompt(table: pa.Table, run: int, side: str) -> dict[str, dict]:
     return found
 
 
-def _agreement(prompt: str, one: dict, other: dict, column: str) -> PromptAgreement:
+def first_end(tokens: Sequence[object], end_tokens: Collection[object]) -> int | None:
+    """Step of the first end token, from 0; None where there is none."""
+    return next((step for step, token in enumerate(tokens) if token in end_tokens), None)
+
+
+def _stops(prompts: Sequence[PromptAgreement]) -> Sides:
+    return Sides(
+        left=sum(item.left_stop is not None for item in prompts),
+        right=sum(item.right_stop is not None for item in prompts),
+        differ=sum(item.left_stop != item.right_stop for item in prompts),
+    )
+
+
+def _sides(found: Sequence[tuple[bool, bool]]) -> Sides:
+    return Sides(
+        left=sum(one for one, _ in found),
+        right=sum(other for _, other in found),
+        differ=sum(one != other for one, other in found),
+    )
+
+
+def _loops(tokens: Sequence[object]) -> bool:
+    """Ids or texts: what repeats is the same under any names."""
+    number = {token: at for at, token in enumerate(dict.fromkeys(tokens))}
+    return loop_report([number[token] for token in tokens]).is_loop
+
+
+def _agreement(prompt: str, one: dict, other: dict, column: str, end_tokens: Collection[int]) -> PromptAgreement:
     left, right = one[column], other[column]
     same = [a == b for a, b in zip(left, right, strict=False)]
+    left_stop, right_stop = first_end(left, end_tokens), first_end(right, end_tokens)
     return PromptAgreement(
         prompt=prompt,
         left_tokens=len(left),
         right_tokens=len(right),
         prefix_tokens=same.index(False) if False in same else len(same),
         agreeing_tokens=sum(same),
+        left_stop=left_stop,
+        right_stop=right_stop,
+        left_loops=_loops(left[:left_stop]),
+        right_loops=_loops(right[:right_stop]),
     )
 
 
@@ -181,7 +249,7 @@ def _differences(left: list | None, right: list | None, count: int) -> list[floa
     return [abs(a - b) for a, b in pairs if a is not None and b is not None and math.isfinite(a - b)]
 
 
-def _shares(shares: np.ndarray, resampler: Resampler | None) -> list[Share]:
+def shares_over_prompts(shares: NDArray[np.float64], resampler: Resampler | None) -> list[Share]:
     """Means of the columns of float64[prompts, m]; every prompt is a cluster."""
     means = shares.mean(axis=0)
     nothing = np.full(len(means), np.nan)

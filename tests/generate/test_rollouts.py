@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drift_runs.errors import NotComparable
-from drift_runs.generate.rollouts import compare_rollouts
+from drift_runs.generate.rollouts import Sides, compare_rollouts
 from drift_runs.importers import rollouts
 from drift_runs.measure.resampler import Resampler
 from drift_runs.schema import ROLLOUTS
@@ -85,6 +85,7 @@ def test_what_cannot_be_compared(left, right, words):
     assert words in caught.value.line()
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
 def test_properties(pairs: list[tuple[list[str], list[str]]]):
     left = table(*((str(at), one) for at, (one, _) in enumerate(pairs)))
@@ -106,3 +107,32 @@ def test_properties(pairs: list[tuple[list[str], list[str]]]):
 def test_one_prompt_has_no_interval():
     found = compare_rollouts(table(("p", ["a"])), table(("p", ["b"])), resampler=Resampler(seed=1, resamples=100))
     assert (found.exact.value, found.exact.low, found.exact.high) == (0, None, None)
+
+
+def test_early_stops_of_each_side():
+    words = [["x"] * 3] * 4
+    names = ("both", "other step", "one", "none")
+    left = table(*zip(names, words, strict=True), ids=[[5, 1, 2], [1, 3, 4], [3, 4, 1], [3, 4, 5]])
+    right = table(*zip(names, words, strict=True), ids=[[6, 1, 1], [3, 1, 4], [3, 4, 5], [5, 5, 5]])
+    found = compare_rollouts(left, right, end_tokens={1, 9})
+    assert [(item.left_stop, item.right_stop) for item in found.prompts] == [(1, 1), (0, 1), (2, None), (None, None)]
+    assert found.early_stop == Sides(left=3, right=2, differ=2)
+    assert compare_rollouts(left, right).early_stop is None
+    assert compare_rollouts(left, table(*zip(names, words, strict=True)), end_tokens={1}).early_stop is None
+
+
+def test_repetition_counts_up_to_the_end_token():
+    plain, cycle = list(range(10, 42)), [7, 8, 9, 10] * 8
+    stopped = [*range(10, 18), 1, *([2, 1] * 11), 2]  # behind its end the model has nothing left to say
+    names = ("p", "q", "r")
+    words = [["x"] * 32] * 3
+    left = table(*zip(names, words, strict=True), ids=[plain, plain, stopped])
+    right = table(*zip(names, words, strict=True), ids=[cycle, plain, stopped])
+    assert compare_rollouts(left, right, end_tokens={1}).loop == Sides(left=0, right=1, differ=1)
+    assert compare_rollouts(left, right).loop == Sides(left=1, right=2, differ=1)
+
+
+def test_texts_repeat_themselves_as_ids_do():
+    left = table(("p", ["ha", " "] * 16))
+    right = table(("p", [f"w{at}" for at in range(32)]))
+    assert compare_rollouts(left, right).loop == Sides(left=1, right=0, differ=1)
