@@ -100,23 +100,23 @@ def _edges(reading: Reading) -> set[int]:
 def _block(
     ours: Sequence[_Placed], theirs: Sequence[_Placed], *, reference_whole: bool, candidate_whole: bool
 ) -> Iterator[CallPair]:
-    left = list(theirs)
-    alone: list[_Placed] = []
+    """Every call of a stretch within which the order is free, in the order of the reference's, then what is left."""
+    left = dict(enumerate(theirs))
+    matches: list[tuple[_Placed, _Placed | None]] = []
     for one in ours:
-        match = next((other for other in left if _same(one.call, other.call)), None)
-        if match is None:
-            alone.append(one)
-        else:
-            left.remove(match)
-            yield _pair(one, match, equal=True, settled=True)
-    for one in alone:
-        match = next((other for other in left if other.call.name == one.call.name), left[0] if left else None)
+        at = next((at for at, other in left.items() if _same(one.call, other.call)), None)
+        matches.append((one, None if at is None else left.pop(at)))
+    for one, match in matches:
         if match is not None:
-            left.remove(match)
+            yield _pair(one, match, equal=True, settled=True)
+            continue
+        first = next(iter(left), None)
+        at = next((at for at, other in left.items() if other.call.name == one.call.name), first)
+        beside = None if at is None else left.pop(at)
         # Either call lacks its equal: it takes one side that is whole to be sure of that.
-        settled = candidate_whole or (match is not None and reference_whole)
-        yield _pair(one, match, equal=False, settled=settled)
-    for other in left:
+        settled = candidate_whole or (beside is not None and reference_whole)
+        yield _pair(one, beside, equal=False, settled=settled)
+    for other in left.values():
         yield _pair(None, other, equal=False, settled=reference_whole)
 
 

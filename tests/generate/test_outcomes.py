@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drift_runs.errors import ProtocolError
 from drift_runs.generate.future import CONTEXT, HORIZON, STRUCTURE, TURN
 from drift_runs.generate.outcomes import OUTCOMES, Outcome, judge
 from drift_runs.schema import OUTCOMES as TABLE
@@ -441,6 +442,76 @@ def test_a_fault_in_a_later_turn_is_named_with_its_turn() -> None:
     )
     assert found.outcome == "malformed"
     assert found.evidence["faults"]["candidate"]["turn"] == 1
+
+
+# --- syntaxes, texts without turns, hostile texts -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("syntax", "form"),
+    [
+        ("openai-json", '[{"function": {"name": "open_port", "arguments": {"host": "db-3", "port": PORT}}}]'),
+        ("mistral", '[TOOL_CALLS] [{"name": "open_port", "arguments": {"host": "db-3", "port": PORT}}]'),
+        ("llama3", '{"name": "open_port", "parameters": {"host": "db-3", "port": PORT}}'),
+        ("fenced-json", '```json\n{"name": "open_port", "arguments": {"host": "db-3", "port": PORT}}\n```'),
+        (
+            "qwen3-coder",
+            "<tool_call>\n<function=open_port>\n<parameter=host>\ndb-3\n</parameter>\n<parameter=port>\nPORT\n</parameter>"
+            "\n</function>\n</tool_call>",
+        ),
+    ],
+)
+def test_calls_of_every_syntax(syntax: str, form: str) -> None:
+    right, spelled, wrong, broken = (form.replace("PORT", port) for port in ("5432", "5432.0", "6379", "543ql"))
+    half = form.index("PORT")
+    assert verdict("", f"{right}{EOT}", f"{spelled}{EOT}", syntax=syntax) == ("recovers", "calls equal by value")
+    assert verdict("", f"{right}{EOT}", f"{wrong}{EOT}", syntax=syntax) == ("wrong-call", "other argument values")
+    assert verdict("", f"{right}{EOT}", f"{broken}{EOT}", syntax=syntax)[0] == "malformed"
+    assert verdict("", f"{right}{EOT}", f"No.{EOT}", syntax=syntax)[0] == "no-call"
+    inside = judged(right[:half], f"{right[half:]}{EOT}", f"{wrong[half:]}{EOT}", syntax=syntax)
+    assert (inside.structure, inside.rule) == ("call", "other argument values")
+    left_open = judged(right[:half], f"{right[half:]}{EOT}", f"54{EOT}", syntax=syntax)
+    assert (left_open.outcome, left_open.rule) == ("malformed", "was left open at the end of the turn")
+
+
+def test_a_syntax_that_no_parser_claims_is_an_error_of_the_protocol() -> None:
+    with pytest.raises(ProtocolError, match="no parser claims"):
+        judged("", "a", "b", syntax="morse")
+
+
+def test_a_text_without_turns() -> None:
+    found = judged("Port 5", f"432{REST}", f"932{REST}", assistant="", end_tokens=frozenset())
+    assert (found.outcome, found.literal) == ("changes", True)
+    assert "5932" in found.evidence["literals"]["candidate"]
+
+
+def test_tokens_of_several_bytes() -> None:
+    place = scene("Open 543", dictionary=WORDS)
+    one = future(place, [ord("2"), *ids(REST, WORDS)])
+    other = future(place, [*ids("9 port 54", WORDS), *ids(REST, WORDS)])
+    found = judge(place, one, other)
+    assert (found.resync_reference, found.resync_candidate) == (1, 3)
+    assert found.evidence["resync"]["candidate"] == {"tokens": 3, "characters": 9}
+    assert found.evidence["literals"] == {"before": "resync", "reference": ["5432"], "candidate": ["5439", "54"]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 700 + "]" * 700,
+        '{"a":' * 300 + "1" + "}" * 300,
+        "9" * 4000,
+        f'"{"a" * 3000}"',
+    ],
+)
+def test_deep_and_large_arguments(body: str) -> None:
+    form = '<tool_call>{"name": "run", "arguments": {"command": %s}}</tool_call>'
+    one, other = form % body, form % body.replace("1", "2").replace("9", "8", 1).replace("a", "b", 1)
+    equal = judged("", f"{one}{EOT}", f"{one}{EOT}", tools=())
+    assert equal.outcome in ("recovers", "both-malformed")
+    found = judged("", f"{one}{EOT}", f"{other}{EOT}", tools=())
+    assert found.outcome in ("recovers", "wrong-call", "both-malformed")
+    assert len(json.dumps(found.evidence)) < 200_000
 
 
 # --- what spreads --------------------------------------------------------------------------------------------------
