@@ -398,7 +398,14 @@ def test_a_wheel_without_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_real_model_is_held_to_it(smollm2: Path) -> None:
     """Greedy, behind a question that does not even ask for a call."""
-    tool = {**READ, "parameters": {**READ["parameters"], "additionalProperties": False}}
+    short = {"type": "string", "maxLength": 20}  # a small model repeats itself, which no grammar forbids
+    schema = {
+        "type": "object",
+        "properties": {"host": short, "path": short},
+        "required": ["host", "path"],
+        "additionalProperties": False,
+    }
+    tool = {"name": "read_file", "parameters": schema}
     turn = '<tool_call>\n{"name": "'
     prompt = "<|im_start|>user\nRead /etc/hosts on the host db-3.<|im_end|>\n<|im_start|>assistant\n"
     with BranchingLlamaCpp(smollm2, settings(context_tokens=256, batch=256)) as engine:

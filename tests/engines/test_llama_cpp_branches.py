@@ -11,7 +11,9 @@ import pytest
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.engines.llama_cpp_branches import BranchingLlamaCpp
 from drift_runs.errors import ConfigError, ContextOverflow, EngineError
+from tests.conftest import tiny_dictionary
 from tests.engines.conftest import Opener, rows, settings
+from tests.tiny_model import vocabulary_name
 
 BranchingOpener = Callable[..., BranchingLlamaCpp]
 FUTURE = (3, 4, 5, 29, 7, 11)
@@ -213,3 +215,61 @@ def test_it_is_an_engine_like_any_other(open_tiny: Opener, open_branching: Branc
     assert engine.context_left == 64 - 9 - len(FUTURE)
     with pytest.raises(ConfigError, match="expected a held text"):
         engine.branch(5)
+
+
+def write_tiny_mamba(path: Path) -> Path:
+    """A model with a state in place of cells: one block of random weights, the tiny dictionary."""
+    import gguf
+
+    width, inner, state, rank, kernel = 16, 32, 4, 2, 4
+    words = tiny_dictionary()
+    rng = np.random.default_rng(1)
+    writer = gguf.GGUFWriter(path, "mamba")
+    writer.add_context_length(128)
+    writer.add_embedding_length(width)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_ssm_conv_kernel(kernel)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_time_step_rank(rank)
+    writer.add_vocab_size(len(words))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list([vocabulary_name(token) for token in words])
+    writer.add_token_types([3, 3] + [1] * (len(words) - 2))
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    shapes = {
+        "token_embd.weight": (len(words), width),
+        "output_norm.weight": (width,),
+        "blk.0.attn_norm.weight": (width,),
+        "blk.0.ssm_in.weight": (2 * inner, width),
+        "blk.0.ssm_conv1d.weight": (inner, kernel),
+        "blk.0.ssm_conv1d.bias": (inner,),
+        "blk.0.ssm_x.weight": (rank + 2 * state, inner),
+        "blk.0.ssm_dt.weight": (inner, rank),
+        "blk.0.ssm_dt.bias": (inner,),
+        "blk.0.ssm_a": (inner, state),
+        "blk.0.ssm_d": (inner,),
+        "blk.0.ssm_out.weight": (width, inner),
+    }
+    for name, shape in shapes.items():
+        writer.add_tensor(name, rng.standard_normal(shape, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_memory_that_cannot_be_cut_at_a_place(
+    open_tiny: Opener, open_branching: BranchingOpener, tmp_path: Path, tokens: list[int]
+) -> None:
+    mamba = write_tiny_mamba(tmp_path / "mamba.gguf")
+    assert len(rows(open_tiny(mamba), tokens)) == 40, "it is a model that can be scored"
+    with pytest.raises(EngineError, match=r"memory is a state that cannot be cut.*leave the arm out of \[branches\]"):
+        open_branching(mamba)
