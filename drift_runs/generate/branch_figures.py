@@ -13,7 +13,6 @@ each spec ``.resync`` gives quantiles of the tokens until re-synchronisation, an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,18 +20,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drift_runs.generate.outcomes import OUTCOMES, PAIRS
+from drift_runs.generate.root_rows import SHARES, RootRows
 from drift_runs.generate.roots import STRONG, Existing
-from drift_runs.measure.answers import Bools, filled
+from drift_runs.measure.answers import Bools
 from drift_runs.measure.figures import Figure, figures_table
 from drift_runs.measure.intervals import (
     Clusters,
-    cluster_of,
     cluster_sums,
     intervals_of_sums,
     ratio_intervals,
     small_cluster_note,
 )
-from drift_runs.measure.outliers import ONLY, WITH, choices
+from drift_runs.measure.outliers import choices
 from drift_runs.measure.quantiles import FIRM, WITHHELD
 from drift_runs.measure.ranges import kinds_of
 from drift_runs.measure.resampler import Floats, Resampler, plural
@@ -44,9 +43,6 @@ from drift_runs.protocol.model import Protocol
 SPEC = "branches"
 SPECS: Mapping[str, str] = {PAIRS[0]: SPEC, **{pair: f"{SPEC}.{pair}" for pair in PAIRS[1:]}}
 COUNTS = ("explored", "strong_explored", "existing", "strong_existing")
-SHARES = ("invalid", "invalid_any", "resolved", "literal_changes", "loops")
-"""Of the explored roots. ``invalid``: malformed; ``invalid_any``: with those where both sides are; ``resolved``: all
-but the unresolved; ``literal_changes``: changes that are of a literal; ``loops``: the candidate's future repeats itself."""
 LEVELS = {"p25": 0.25, "p50": 0.5, "p75": 0.75}
 
 
@@ -71,72 +67,17 @@ def branch_figures(
     otherwise can never re-synchronise and are left out and counted.
     """
     resampler = Resampler.of(protocol)
-    null = {name: _Roots.of(floors[name], protocol) for name in sorted(floors or {})}
+    null = {name: RootRows.of(floors[name], protocol) for name in sorted(floors or {})}
     names = dict.fromkeys([arm, *outcomes["arm"].to_pylist()])
     figures = []
     for name in names:
         chosen = np.array([value == name for value in outcomes["arm"].to_pylist()], dtype=bool)
-        of_arm = _Roots.of(outcomes.filter(pa.array(chosen)), protocol)
-        there = _Roots.of(existing.roots, protocol) if existing is not None and name == arm else None
+        of_arm = RootRows.of(outcomes.filter(pa.array(chosen)), protocol)
+        there = RootRows.of(existing.roots, protocol) if existing is not None and name == arm else None
         for choice in choices(protocol):
             for scope in _scopes(protocol):
                 figures += _figures(of_arm, there, null, resampler, name, choice, scope)
     return figures_table(figures)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Roots:
-    """Rows of ``OUTCOMES`` or of ``ROOTS``."""
-
-    table: pa.Table
-    columns: Mapping[str, NDArray[Any]]
-    clusters: Clusters
-
-    @classmethod
-    def of(cls, table: pa.Table, protocol: Protocol) -> _Roots:
-        unit = protocol.intervals.cluster
-        clusters = {window.name: cluster_of(window, unit) for window in protocol.windows}
-        of_root = [clusters[name] for name in table["window"].to_pylist()]
-        labels = tuple(dict.fromkeys(of_root))
-        number = {label: at for at, label in enumerate(labels)}
-        names = [name for name in ("pair", "panel", "kind", "why", "outcome") if name in table.column_names]
-        return cls(
-            table=table,
-            columns={name: np.array(table[name].to_pylist(), dtype=object) for name in names}
-            | {"outlier": filled(table["outlier"])},
-            clusters=Clusters(
-                unit=unit, labels=labels, index=np.array([number[label] for label in of_root], dtype=np.int32)
-            ),
-        )
-
-    def inside(self, choice: str, scope: tuple[str, str], pair: str = "") -> NDArray[np.intp]:
-        """Places of the rows of a scope, of one pair where they have pairs."""
-        outlier = self.columns["outlier"]
-        kept = np.ones(len(outlier), dtype=bool) if choice == WITH else outlier == (choice == ONLY)
-        kind, name = scope
-        if kind != "all":
-            kept &= self.columns[kind] == name
-        if pair:
-            kept &= self.columns["pair"] == pair
-        return np.flatnonzero(kept)
-
-    def numbers(self, name: str, chosen: NDArray[np.intp]) -> Floats:
-        """A column of numbers, NaN for null."""
-        values = self.table[name].take(pa.array(chosen)).to_pylist()
-        return np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
-
-    def shares(self, chosen: NDArray[np.intp]) -> Floats:
-        """0 or 1 for each root and share: float64[n, shares], the columns in the order of ``SHARES``."""
-        outcome = self.columns["outcome"][chosen]
-        literal, loop = (self.numbers(name, chosen) == 1 for name in ("literal", "loop"))
-        columns = (
-            outcome == "malformed",
-            (outcome == "malformed") | (outcome == "both-malformed"),
-            outcome != "unresolved",
-            (outcome == "changes") & literal,
-            loop,
-        )
-        return np.stack([column.astype(np.float64) for column in columns], axis=1)
 
 
 def _scopes(protocol: Protocol) -> Iterator[tuple[str, str]]:
@@ -146,9 +87,9 @@ def _scopes(protocol: Protocol) -> Iterator[tuple[str, str]]:
 
 
 def _figures(
-    roots: _Roots,
-    existing: _Roots | None,
-    floors: Mapping[str, _Roots],
+    roots: RootRows,
+    existing: RootRows | None,
+    floors: Mapping[str, RootRows],
     resampler: Resampler,
     arm: str,
     choice: str,
@@ -173,9 +114,9 @@ def _figures(
 
 
 def _counts(
-    roots: _Roots,
+    roots: RootRows,
     chosen: NDArray[np.intp],
-    existing: _Roots | None,
+    existing: RootRows | None,
     there: NDArray[np.intp] | None,
     spec: str,
     common: Mapping[str, Any],
@@ -199,7 +140,7 @@ def _counts(
         yield Figure(**common, spec=spec, statistic=statistic, value=float(value), n=n, reason=reason)
 
 
-def _harshest(floors: Mapping[str, _Roots], choice: str, scope: tuple[str, str]) -> tuple[str, Floats | None]:
+def _harshest(floors: Mapping[str, RootRows], choice: str, scope: tuple[str, str]) -> tuple[str, Floats | None]:
     """Name and shares of the floor with the most invalid futures among those explored in the scope."""
     best: tuple[str, Floats | None] = ("", None)
     for name, roots in floors.items():
@@ -212,7 +153,7 @@ def _harshest(floors: Mapping[str, _Roots], choice: str, scope: tuple[str, str])
 
 
 def _shares(
-    roots: _Roots,
+    roots: RootRows,
     chosen: NDArray[np.intp],
     clusters: Clusters,
     resampler: Resampler,
@@ -271,7 +212,7 @@ def _intervals(marks: Floats, clusters: Clusters, resampler: Resampler, *, whole
 
 
 def _resync(
-    roots: _Roots, chosen: NDArray[np.intp], resampler: Resampler, spec: str, common: Mapping[str, Any]
+    roots: RootRows, chosen: NDArray[np.intp], resampler: Resampler, spec: str, common: Mapping[str, Any]
 ) -> Iterator[Figure]:
     """Tokens of the candidate's future until the streams run together again."""
     tokens = roots.numbers("resync_candidate", chosen)
@@ -309,7 +250,7 @@ def _resync(
         )
 
 
-def _propagated(roots: _Roots, chosen: NDArray[np.intp], spec: str, common: Mapping[str, Any]) -> Iterator[Figure]:
+def _propagated(roots: RootRows, chosen: NDArray[np.intp], spec: str, common: Mapping[str, Any]) -> Iterator[Figure]:
     """Later literals and calls that carry a wrong value; of roots with a value that is known to be wrong."""
     later = roots.numbers("propagated", chosen)
     known = later[np.isfinite(later)]
