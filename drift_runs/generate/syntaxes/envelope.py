@@ -129,14 +129,18 @@ def _call(value: Any, span: tuple[int, int], at: int, keys: Sequence[str], extra
     return Call(name=name, arguments=arguments, start=span[0], end=span[1])
 
 
-_NAMED = re.compile(r'\{[ \t\r\n]*+"(?:name|function|tool_calls)"[ \t\r\n]*+:')
+_BEHIND_FAULT = 64
+"""Characters behind a fault in which a key may end that was begun before it."""
 
 
-def find_json(text: str, place: int, opening: re.Pattern[str], is_call: Callable[[Scan, str], bool]) -> int | None:
+def find_json(
+    text: str, place: int, opening: re.Pattern[str], is_call: Callable[[Scan, str], bool], named: re.Pattern[str]
+) -> int | None:
     """Where JSON that is meant as a call begins, among other JSON and prose.
 
     ``opening`` finds the brackets to look at; what else it finds opens a call by itself. ``is_call`` decides by the
-    keys, so that a broken call is found as well. What lies inside other JSON is none, unless that is broken.
+    keys, so that a broken call is found as well. What lies inside other JSON is none; inside JSON that is broken, which
+    may be prose with a bracket, ``named`` finds the begin of what ``is_call`` takes for one.
     """
     while found := opening.search(text, place):
         start = found.start()
@@ -146,9 +150,9 @@ def find_json(text: str, place: int, opening: re.Pattern[str], is_call: Callable
         if is_call(seen, text[start]):
             return start
         if seen.fault is not None:
-            named = _NAMED.search(text, start + 1, seen.fault)
-            if named:
-                return named.start()
+            begin = named.search(text, start + 1, seen.fault + _BEHIND_FAULT)
+            if begin and begin.start() < seen.fault:
+                return begin.start()
             place = max(seen.fault, start + 1)
         elif seen.end is None:
             return None

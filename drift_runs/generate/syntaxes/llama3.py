@@ -15,13 +15,14 @@ from drift_runs.generate.syntaxes.envelope import Fault, Syntax, Unfinished, cal
 
 TAG = "<|python_tag|>"
 _OPENING = re.compile(r"<\|python_tag\|>|\{")
+_NAMED = re.compile(r'\{[ \t\r\n]*+"name"[ \t\r\n]*+:')
 _NEXT = re.compile(r"[ \t\r\n]*+;[ \t\r\n]*+(?=\{)")
 
 
 def _find(text: str, place: int) -> int | None:
     # Behind a call and a semicolon an object is meant as one whatever its keys.
     following = _NEXT.match(text, place) if place else None
-    return following.end() if following else find_json(text, place, _OPENING, has_call_keys)
+    return following.end() if following else find_json(text, place, _OPENING, has_call_keys, _NAMED)
 
 
 def _inside(text: str, start: int) -> tuple[tuple[Call, ...], int]:

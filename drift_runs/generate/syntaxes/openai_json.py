@@ -18,6 +18,7 @@ from drift_runs.generate.json_prefix import Scan
 from drift_runs.generate.syntaxes.envelope import Fault, Syntax, calls_of, find_json, json_at
 
 _OPENING = re.compile(r"[\[{]")
+_NAMED = re.compile(r'\{[ \t\r\n]*+"(?:function|tool_calls)"[ \t\r\n]*+:')
 
 
 def _is_call(seen: Scan, _mark: str) -> bool:
@@ -28,7 +29,7 @@ def _is_call(seen: Scan, _mark: str) -> bool:
 
 
 def _find(text: str, place: int) -> int | None:
-    return find_json(text, place, _OPENING, _is_call)
+    return find_json(text, place, _OPENING, _is_call, _NAMED)
 
 
 def _inside(text: str, start: int) -> tuple[tuple[Call, ...], int]:

@@ -28,6 +28,7 @@ _PARAMETER = "<parameter="
 _PARAMETER_END = "</parameter>"
 _NAME = re.compile(r"[^<>\r\n]*+")
 _TAG = re.compile(r"</?tool_call>|<function=|</function>|<parameter=|</parameter>")
+_BREAKS = re.compile(r"\A\r?\n|\r?\n\Z")
 _PYTHON = {"True": True, "False": False, "None": None}
 
 
@@ -68,8 +69,7 @@ def _value(text: str, place: int, key: str) -> tuple[str, int]:
         raise Unfinished
     if found[0] != _PARAMETER_END:
         raise Fault(found.start(), f"{found[0]} inside the value of {key[:100]!r}")
-    value = text[place : found.start()].removeprefix("\r").removeprefix("\n")
-    return value.removesuffix("\n").removesuffix("\r"), found.end()
+    return _BREAKS.sub("", text[place : found.start()]), found.end()
 
 
 def typed(call: Call, tools: Sequence[Mapping[str, Any]]) -> Call:
