@@ -33,6 +33,8 @@ class Chat(Part):
     between them."""
     user_turn: Annotated[str, Field(pattern=r"\{text\}")]
     """A prompt of a rollout, up to where the assistant's turn begins."""
+    system_turn: Annotated[str, Field(pattern=r"^$|\{text\}")] = ""
+    """What stands in front of ``user_turn`` for a prompt that has a system text; empty: no prompt may have one."""
 
 
 class Branches(Part):
