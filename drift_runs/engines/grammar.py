@@ -5,9 +5,9 @@ tools, with arguments that fit that tool's schema, up to the closing tag. ``json
 behind it. Tokens are taken by their bytes, as a judge of texts reads them.
 
 What is allowed is narrower than what a judge takes for sound: keys come in the schema's order in nested objects and in
-arguments of more than ``ANY_ORDER_KEYS`` keys; arguments that a schema does not name come last; and a character that
-needs no escape is not written as ``\\u`` and its code. It is wider in two: a grammar cannot see that a key which no
-schema names is given twice, nor that a number is beyond a float.
+arguments of more than ``ANY_ORDER_KEYS`` keys; arguments that a schema does not name come last; an integer is digits
+alone; and a character that needs no escape is not written as ``\\u`` and its code. It is wider in two: a grammar cannot
+see that a key which no schema names is given twice, nor that a number is beyond a float.
 """
 
 from __future__ import annotations
