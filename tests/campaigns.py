@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drift_runs.campaign import Outcome, Request, Result, run_campaign
+from drift_runs.campaign import GenerationReport, Outcome, Request, Result, run_campaign
 from drift_runs.capture.execution import Execution, plan_executions
 from drift_runs.capture.group import DEFAULT_SPILL_BYTES
 from drift_runs.capture.process import WindowDone
 from drift_runs.engines.base import EngineIdentity
+from drift_runs.lanes.bounds import WHOLE, Bounds
+from drift_runs.lanes.process import Generated
 from drift_runs.machine import load_machine
 from drift_runs.protocol.load import load_protocol
 from drift_runs.protocol.model import Arm
@@ -47,6 +49,10 @@ class Reporter:
         self.notes: list[str] = []
         self.windows: list[WindowDone] = []
         self.opened: list[str] = []
+        self.items_left = -1
+        self.bounds: tuple[str, ...] = ()
+        self.written_events: list[Generated] = []
+        self.reports: list[GenerationReport] = []
 
     def planned(self, executions: Sequence[Execution], tokens_left: int) -> None:
         self.tokens_left = tokens_left
@@ -59,6 +65,15 @@ class Reporter:
 
     def outcome(self, outcome: Outcome) -> None:
         return None
+
+    def generating(self, items: int, bounds: Sequence[str]) -> None:
+        self.items_left, self.bounds = items, tuple(bounds)
+
+    def written(self, event: Generated) -> None:
+        self.written_events.append(event)
+
+    def generated(self, report: GenerationReport) -> None:
+        self.reports.append(report)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -92,6 +107,7 @@ class Campaign:
         follow_ups: Sequence[Arm] = (),
         spill_bytes: int = DEFAULT_SPILL_BYTES,
         reporter: Reporter | None = None,
+        bounds: Bounds = WHOLE,
     ) -> Result:
         self.reporter = reporter or Reporter()
         request = Request(
@@ -102,6 +118,7 @@ class Campaign:
             follow_ups=tuple(follow_ups),
             only=tuple(only),
             spill_bytes=spill_bytes,
+            bounds=bounds,
         )
         return run_campaign(request, engine_identity(), self.reporter)
 
@@ -127,10 +144,10 @@ def engine_identity() -> EngineIdentity:
 
 
 def tree(root: Path) -> dict[str, str]:
-    """SHA-256 of every captured and compared file. Left out: which process took which window."""
+    """SHA-256 of every captured, compared and generated file. Left out: which process took which window."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for part in ("captures", "comparisons")
+        for part in ("captures", "comparisons", "generation")
         for path in sorted((root / part).rglob("*"))
         if path.is_file() and path.name != "processes.json"
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -175,6 +175,18 @@ class Logbook:
         )
         self.outcomes[execution.name] = outcome
         return outcome
+
+    def log_generation(
+        self, execution: Execution, key: str, tables: Mapping[str, pa.Table], bounds: tuple[str, ...]
+    ) -> None:
+        """Store what an execution wrote freely beside its comparison, the reference's with the campaign.
+
+        ``key``: a digest of all of it. A run that carries the very same is left alone.
+        """
+        run_id = self.run_id if execution is self.reference else self.outcomes[execution.name].run_id
+        if self.tracker.generation_key(run_id) != key:
+            self.tracker.log_generation(run_id, key, tables, arm=execution.name, bounds=bounds)
+            self._joined = True
 
     def log_across(self) -> pa.Table:
         """What the arms say of each other: once, and again when an arm joined a campaign that was whole.

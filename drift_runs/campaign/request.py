@@ -8,10 +8,14 @@ from typing import Protocol as Interface
 
 import pyarrow as pa
 
+from drift_runs import schema
 from drift_runs.capture.execution import Execution
 from drift_runs.capture.group import DEFAULT_SPILL_BYTES
 from drift_runs.capture.process import WindowDone
 from drift_runs.errors import DriftError
+from drift_runs.lanes.bounds import WHOLE, Bounds
+from drift_runs.lanes.plan import Explored
+from drift_runs.lanes.process import Generated
 from drift_runs.machine import Machine
 from drift_runs.measure.determinism import DeterminismSummary
 from drift_runs.protocol.load import LoadedProtocol
@@ -31,6 +35,8 @@ class Request:
     only: tuple[str, ...] = ()
     """Names of candidates and follow-ups to take; empty means all."""
     spill_bytes: int = DEFAULT_SPILL_BYTES
+    bounds: Bounds = WHOLE
+    """How much of the protocol's generation is run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,22 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     listed: pa.Table | None = None
     """Schema ``LISTED``; None where there are no figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationReport:
+    """What one execution wrote freely, judged."""
+
+    execution: Execution
+    outcomes: pa.Table = field(default_factory=schema.OUTCOMES.empty_table)
+    """Schema ``OUTCOMES``, constrained decodes of the arm included; no row for the reference."""
+    tasks: pa.Table = field(default_factory=schema.TASKS.empty_table)
+    """Schema ``TASKS``."""
+    figures: pa.Table = field(default_factory=schema.FIGURES.empty_table)
+    """Schema ``FIGURES``."""
+    explored: Explored | None = None
+    """Its roots; None for the reference, and where none are followed."""
+    error: DriftError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +96,17 @@ class Result:
     already_complete: bool
     agreement: pa.Table
     """Schema ``AGREEMENT``: whether the figures put the arms in the same order."""
+    generation: tuple[GenerationReport, ...] = ()
+    """One an execution, the reference's first; empty where the protocol generates nothing."""
+    generation_timing: Timing = field(default_factory=Timing)
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
         return tuple(outcome for outcome in self.outcomes if outcome.error is not None)
+
+    @property
+    def failed_generation(self) -> tuple[GenerationReport, ...]:
+        return tuple(report for report in self.generation if report.error is not None)
 
 
 class Reporter(Interface):
@@ -90,6 +119,14 @@ class Reporter(Interface):
     def window(self, done: WindowDone) -> None: ...
 
     def outcome(self, outcome: Outcome) -> None: ...
+
+    def generating(self, items: int, bounds: Sequence[str]) -> None:
+        """How many futures, rollouts and answers are left to write, and what of the protocol is bounded."""
+        ...
+
+    def written(self, event: Generated) -> None: ...
+
+    def generated(self, report: GenerationReport) -> None: ...
 
     def note(self, text: str) -> None: ...
 

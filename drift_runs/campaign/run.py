@@ -10,6 +10,7 @@ import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 
+from drift_runs.campaign.generation import Generation
 from drift_runs.campaign.logbook import Logbook
 from drift_runs.campaign.request import Clock, Reporter, Request, Result
 from drift_runs.capture.execution import Execution, plan_executions
@@ -72,6 +73,8 @@ class _Campaign:
             for number, group in enumerate(parts):
                 self._take(group, last=number == len(parts) - 1)
             self._measure_rest()
+            generation = Generation(self.request, self.executions, log, self.reporter)
+            reports = generation.run()
             agreement = log.log_across()
         except (DriftError, KeyboardInterrupt) as error:
             if not log.complete_before:
@@ -80,11 +83,11 @@ class _Campaign:
                     log.tracker.fail(log.run_id, str(error) or "interrupted")
             raise
         outcomes = tuple(log.outcomes[found.name] for found in self.executions if found.name in log.outcomes)
-        whole = not self.request.only and all(outcome.error is None for outcome in outcomes)
+        whole = not self.request.only and all(found.error is None for found in (*outcomes, *reports))
         if whole and not log.complete_before:
             log.tracker.complete(log.run_id)
         elif not log.complete_before:
-            failed = [outcome.execution.name for outcome in outcomes if outcome.error is not None]
+            failed = [found.execution.name for found in (*outcomes, *reports) if found.error is not None]
             reason = f"only {', '.join(self.request.only)} were asked for"
             if failed:
                 reason = f"failed arms: {', '.join(failed)}"
@@ -97,6 +100,8 @@ class _Campaign:
             timing=self.clock.read(),
             already_complete=log.complete_before and left == 0,
             agreement=agreement,
+            generation=reports,
+            generation_timing=generation.clock.read(),
         )
 
     def _taken_again(self, group: Sequence[str]) -> list[str]:

@@ -120,13 +120,15 @@ def check_unchanged(job: dict[str, Any]) -> None:
             )
 
 
-def open_engine(job: dict[str, Any]) -> Opened:
-    """The engine of a job, whose dictionary is the one that the protocol names."""
+def open_engine(job: dict[str, Any], *, branches: bool = False) -> Opened:
+    """The engine of a job, whose dictionary is the one that the protocol names; ``branches``: one that can branch."""
     check_unchanged(job)
     from drift_runs.engines.llama_cpp import LlamaCpp
+    from drift_runs.engines.llama_cpp_branches import BranchingLlamaCpp
 
+    kind = BranchingLlamaCpp if branches else LlamaCpp
     adapter = Path(job["adapter"]["file"]) if job["adapter"] else None
-    engine = LlamaCpp(Path(job["model"]), EngineSettings(**job["settings"]), adapter=adapter)
+    engine = kind(Path(job["model"]), EngineSettings(**job["settings"]), adapter=adapter)
     table = engine.token_bytes()[: job["dictionary"]["size"]]
     found = dictionary_sha256(table)
     if len(table) < job["dictionary"]["size"] or found != job["dictionary"]["sha256"]:

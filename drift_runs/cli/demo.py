@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from drift_runs.cli.progress import ProgressLine
     from drift_runs.cli.run import execute
     from drift_runs.errors import ConfigError
+    from drift_runs.lanes.bounds import DEMO
     from drift_runs.machine import FILE_NAME, load_machine, machine_text
     from drift_runs.protocol.canonical import write_atomically
     from drift_runs.protocol.load import find_protocol, load_followups, load_protocol
@@ -71,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         store=args.store,
         tracking_uri=args.tracking_uri,
         follow_ups=follow_ups,
+        bounds=DEMO,
     )
     where = "" if str(args.store) == "drift-store" else f" --store {args.store}"
     note(f"See it: drift dashboard{where}   (or: make dashboard)")

@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from drift_runs.campaign import Outcome
+from drift_runs.campaign import GenerationReport, Outcome
 from drift_runs.capture.execution import Execution
 from drift_runs.capture.process import WindowDone
+from drift_runs.lanes.process import Generated
 
 
 def duration(seconds: float) -> str:
@@ -81,6 +82,28 @@ class CampaignProgress:
         self._on_outcome(outcome)
         for warning in outcome.warnings:
             self.note(f"warning: {warning}")
+
+    def generating(self, items: int, bounds: Sequence[str]) -> None:
+        self._left = self._all = items
+        self._busy_s = 0.0
+        what = f"{items:,} futures, rollouts and answers to write" if items else "all that is written is there already"
+        self.note(f"free generation: {what}" + (f"; bounded to {', '.join(bounds)}" if bounds else ""))
+
+    def written(self, event: Generated) -> None:
+        self._left -= event.items
+        self._busy_s += event.seconds
+        done = self._all - self._left
+        rate = done / self._busy_s if self._busy_s else 0.0
+        left = f"{duration(self._left / rate)} left" if rate else ""
+        part = done / self._all if self._all else 1.0
+        self._line.show(
+            f"{part:4.0%}  {event.execution}: {event.lane}  {done:,} of {self._all:,}  {rate:.1f}/s  {left}"
+        )
+
+    def generated(self, report: GenerationReport) -> None:
+        self._line.clear()
+        if report.error is not None:
+            self.note(f"warning: no generation of {report.execution.name}: {report.error.line()}")
 
     def note(self, text: str) -> None:
         self._line.clear()

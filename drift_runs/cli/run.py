@@ -8,6 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drift_runs.lanes.bounds import Bounds
 
 HELP = """Run a protocol: take every arm's rows, compare them with the reference, log every figure.
 
@@ -26,7 +30,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spill-gb", type=float, default=8.0, help="room on disk for the reference's full rows (default: 8)"
     )
+    add_bounds_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_bounds_arguments(parser: argparse.ArgumentParser) -> None:
+    """Bounds of free generation, below the protocol's own."""
+    bounds = parser.add_argument_group("free generation", "bounds below the protocol's own; what is bounded is said")
+    bounds.add_argument("--roots", type=int, metavar="N", help="roots of an arm")
+    bounds.add_argument("--horizon", type=int, metavar="TOKENS", help="tokens of a future")
+    bounds.add_argument("--prompts", type=int, metavar="N", help="prompts of rollouts and of sampled decoding")
+    bounds.add_argument("--tasks", type=int, metavar="N", help="tasks, spread over the windows")
+    bounds.add_argument("--no-sampled", action="store_true", help="leave decoding at a temperature out")
+
+
+def bounds_of(args: argparse.Namespace) -> Bounds:
+    """The bounds that were asked for; ``ConfigError`` for one that is no count."""
+    from drift_runs.errors import ConfigError
+    from drift_runs.lanes.bounds import Bounds
+
+    for name, value, least in (
+        ("--roots", args.roots, 1),
+        ("--horizon", args.horizon, 16),
+        ("--prompts", args.prompts, 1),
+        ("--tasks", args.tasks, 1),
+    ):
+        if value is not None and value < least:
+            raise ConfigError(f"{value}", where=name, expected=f"{least} or more")
+    return Bounds(
+        roots=args.roots,
+        horizon_tokens=args.horizon,
+        prompts=args.prompts,
+        tasks=args.tasks,
+        sampled=not args.no_sampled,
+    )
 
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
         follow_ups=follow_ups,
         only=tuple(args.arms),
         spill_gb=args.spill_gb,
+        bounds=bounds_of(args),
         as_json=args.json,
     )
 
@@ -79,14 +117,16 @@ def execute(
     follow_ups: Sequence = (),
     only: Sequence[str] = (),
     spill_gb: float = 8.0,
+    bounds: Bounds | None = None,
     as_json: bool = False,
 ) -> int:
     """Run a campaign with progress on stderr and the table (or JSON) on stdout; the exit code."""
     from drift_runs.campaign import Outcome, Request, run_campaign
-    from drift_runs.cli import remarks, table
+    from drift_runs.cli import generated, remarks, table
     from drift_runs.cli.progress import CampaignProgress, duration
     from drift_runs.engines.llama_cpp import identity
     from drift_runs.errors import ConfigError, EngineError
+    from drift_runs.lanes.bounds import WHOLE
     from drift_runs.store import Store
     from drift_runs.tracking.uris import resolve_uri
 
@@ -112,6 +152,7 @@ def execute(
         follow_ups=tuple(follow_ups),
         only=tuple(only),
         spill_bytes=int(spill_gb * 1e9),
+        bounds=bounds or WHOLE,
     )
     try:
         result = run_campaign(request, identity(), progress)
@@ -129,6 +170,8 @@ def execute(
             protocol.capture.divergence,
         ):
             print(line)
+        for line in generated.lines(result.generation, protocol, request.bounds.said(protocol)):
+            print(line)
         print(table.notes(loaded))
     timing = result.timing
     if timing.positions:
@@ -137,8 +180,14 @@ def execute(
             f"({timing.tokens / timing.engine_s:.0f} tokens/s), our part {duration(timing.own_s)}, "
             f"opening {duration(timing.open_s)}, peak {timing.peak_bytes / 1e9:.1f} GB"
         )
-    if result.failed:
-        names = ", ".join(outcome.execution.name for outcome in result.failed)
+    timing = result.generation_timing
+    if timing.tokens:
+        progress.note(
+            f"free generation: {timing.tokens:,} tokens, engines {duration(timing.engine_s)} "
+            f"({timing.tokens / timing.engine_s:.0f} tokens/s), opening {duration(timing.open_s)}"
+        )
+    if result.failed or result.failed_generation:
+        names = ", ".join(found.execution.name for found in (*result.failed, *result.failed_generation))
         print(f"drift: failed arms: {names}", file=sys.stderr)
         return EngineError.exit_code
     return 0
@@ -151,6 +200,18 @@ def _as_json(result) -> dict:
         "run_id": result.run_id,
         "already_complete": result.already_complete,
         "timing": asdict(result.timing),
+        "generation": [
+            {
+                "arm": report.execution.name,
+                "error": report.error.line() if report.error else None,
+                "flips": report.explored.existing.flips if report.explored else None,
+                "strong_overturns": report.explored.existing.strong if report.explored else None,
+                "outcomes": report.outcomes.to_pylist(),
+                "tasks": report.tasks.to_pylist(),
+                "figures": report.figures.to_pylist(),
+            }
+            for report in result.generation
+        ],
         "arms": [
             {
                 "arm": outcome.execution.name,

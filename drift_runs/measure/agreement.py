@@ -1,7 +1,8 @@
 """Do the figures put the arms in the same order? Kendall's tau-b, table ``AGREEMENT``. METRICS, Summaries.
 
-An order goes from the arm nearest to its reference to the one farthest from it. Every figure but one is larger the
-farther an arm is; of exact answers more are better, so their order is turned round before it is compared.
+An order goes from the arm nearest to its reference to the one farthest from it. Most figures are larger the farther an
+arm is; of exact answers, equal rollouts and passed tasks more are better, so their order is turned round before it is
+compared.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ _OTHERS = (
     ("dnll", "mean"),
     ("dentropy.full", "mean"),
     ("dentropy.topk", "mean"),
+    ("branches", "invalid"),
+    ("rollout.exact", "share"),
+    ("task.passed", "rate"),
 )
-_LARGER_IS_NEARER = frozenset([("answer.exact", "rate")])
+_LARGER_IS_NEARER = frozenset([("answer.exact", "rate"), ("rollout.exact", "share"), ("task.passed", "rate")])
 
 
 class Order(NamedTuple):
@@ -76,10 +80,11 @@ def agreement_table(figures: Mapping[str, pa.Table]) -> pa.Table:
     """Table ``AGREEMENT``: every two figures of those below, over all positions, with and without outliers.
 
     ``figures``: arm -> table ``FIGURES``. The figures are the mean, p95 and worst range of the headline (a divergence
-    that has quantiles), flip rates, strong overturns, exact answers, and the means of ``dnll`` and of the entropy's
-    difference. The rate of exact answers falls where the others rise: its order is turned round, so that a tau of 1
-    says of it too that both figures put the same arm first. An arm whose value is withheld or absent in either figure
-    is left out of that row and counted in its reason; fewer than three arms have no order to speak of.
+    that has quantiles), flip rates, strong overturns, exact answers, the means of ``dnll`` and of the entropy's
+    difference, and of free generation invalid futures, equal rollouts and passed tasks. What falls where the others
+    rise is turned round, so that a tau of 1 says of it too that both figures put the same arm first. An arm whose
+    value is withheld or absent in either figure is left out of that row and counted in its reason; fewer than three
+    arms have no order to speak of.
     """
     by_choice = {choice: _values(figures, choice) for choice in (WITH, WITHOUT)}
     rows = [row for choice, values in by_choice.items() for row in _rows(values, len(figures), choice)]

@@ -169,6 +169,11 @@ class Results:
             return context_pairs(self._contexts, Resampler.of(self.protocol))
         return pairs_table(self._comparisons, self.protocol) if len(self._comparisons) > 1 else PAIRS.empty_table()
 
+    def add_figures(self, arm: str, figures: pa.Table) -> None:
+        """Note further figures of an arm that is ranked: what it writes freely joins the orders."""
+        if arm in self._figures:
+            self._figures[arm] = pa.concat_tables([self._figures[arm], figures])
+
     def across(self) -> Across:
         """The candidates and follow-ups of the protocol's reference against each other, and proposed outliers."""
         return Across(

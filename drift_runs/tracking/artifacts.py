@@ -27,6 +27,13 @@ PROTOCOL_TEXT_FILE = "protocol/protocol.toml"
 PROTOCOL_JSON_FILE = "protocol/protocol.json"
 LOCK_FILE = "protocol/lock.json"
 ROWS_FOLDER = "rows"
+GENERATION_FIGURES_FILE = "generation/figures.parquet"
+ROOTS_FILE = "generation/roots.parquet"
+FUTURES_FILE = "generation/futures.parquet"
+OUTCOMES_FILE = "generation/outcomes.parquet"
+ROLLOUTS_FILE = "generation/rollouts.parquet"
+TASKS_FILE = "generation/tasks.parquet"
+BOUNDS_FILE = "generation/bounds.json"
 
 
 def read_table(path: Path, wanted: pa.Schema, run_id: str) -> pa.Table:
@@ -63,6 +70,10 @@ def parquet_bytes(table: pa.Table, wanted: pa.Schema) -> bytes:
 
 def rows_file(window: str) -> str:
     return f"{ROWS_FOLDER}/{names.checked_component(window, 'window')}.parquet"
+
+
+def sampled_file(temperature: str) -> str:
+    return f"generation/sampled-{names.checked_component(temperature, 'temperature')}.parquet"
 
 
 def refuse_case_collisions(files: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from drift_runs.generate.outcomes import OUTCOMES
 from drift_runs.measure.quantiles import QUANTILES
 from drift_runs.measure.specs import base_of, is_divergence
 
@@ -48,6 +49,19 @@ _CHOSEN: dict[tuple[str, str], frozenset[str]] = {
             "missed/share",
             "support_collapse/count",
             "coverage/share",
+            "branches/explored",
+            "branches/existing",
+            "branches/invalid",
+            "branches/invalid_any",
+            "branches/resolved",
+            *(f"branches/{outcome}" for outcome in OUTCOMES),
+            "task.passed/rate",
+            "task.passed/count",
+            "task.passed/lost",
+            "task.passed/gained",
+            "sampled.exact/share",
+            "sampled.prefix/share",
+            "sampled.agree/share",
             "rollout.exact/share",
             "rollout.exact/count",
             "rollout.prefix/share",

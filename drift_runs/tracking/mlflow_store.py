@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from drift_runs import schema
 from drift_runs.errors import StoreBusy, StoreError
@@ -171,6 +172,37 @@ class Tracker:
             + [(point.name, point.value, point.step) for point in chosen.series],
             tags_={tags.METRIC_NAMES_TAG: names_text if fits else f"see {artifacts.METRIC_NAMES_FILE}"},
         )
+
+    def generation_key(self, run_id: str) -> str:
+        """Which generation a run carries whole; empty for none."""
+        with reach.asked(self.uri, "look for generation", run_id):
+            return self._client.get_run(run_id).data.tags.get(tags.GENERATION_TAG, "")
+
+    def log_generation(
+        self, run_id: str, key: str, tables: Mapping[str, pa.Table], *, arm: str, bounds: tuple[str, ...]
+    ) -> None:
+        """Store what free generation gave, beside a comparison that is complete or under a campaign.
+
+        ``tables``: artifact to table, of the schema that it carries. The tag that names the ``key`` is written last,
+        and taken away first where there is one: what it names is written over.
+        """
+        with reach.asked(self.uri, "store generation", run_id):
+            if tags.GENERATION_TAG in self._client.get_run(run_id).data.tags:
+                self._client.delete_tag(run_id, tags.GENERATION_TAG)
+        files: dict[str, bytes | Path] = {
+            name: artifacts.parquet_bytes(table, table.schema) for name, table in tables.items()
+        }
+        files[artifacts.BOUNDS_FILE] = json.dumps(bounds).encode()
+        self.log_files(run_id, files)
+        figures = tables.get(artifacts.GENERATION_FIGURES_FILE)
+        # A constrained decode's figures stand in the table of the arm that it constrains; a run has metrics of one arm.
+        own = None if figures is None else figures.filter(pc.equal(figures["arm"], arm))
+        metrics = dict(names.select(own).metrics) if own is not None and own.num_rows else {}
+        # Those count the figures of the run's own comparison.
+        for name in ("withheld", "nonfinite"):
+            metrics.pop(name, None)
+        self._write(run_id, metrics=[(name, value, 0) for name, value in metrics.items()])
+        self._write(run_id, tags_={tags.GENERATION_TAG: key})
 
     def log_across(self, run_id: str, *, pairs: pa.Table, agreement: pa.Table, proposals: pa.Table) -> None:
         """Store what a campaign's comparisons say of each other (schemas ``PAIRS``, ``AGREEMENT``, ``PROPOSALS``)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 
@@ -92,6 +93,42 @@ def load_listed(uri: str, run_id: str) -> pa.Table:
 def load_answers(uri: str, run_id: str) -> pa.Table:
     """The protocol's expected answers in a comparison (schema ``ANSWERS``); empty when the run has none."""
     return _table_or_empty(uri, run_id, artifacts.ANSWERS_FILE, schema.ANSWERS)
+
+
+def load_generation_figures(uri: str, run_id: str) -> pa.Table:
+    """Figures of a run's free generation (schema ``FIGURES``); empty when it has none."""
+    return _table_or_empty(uri, run_id, artifacts.GENERATION_FIGURES_FILE, schema.FIGURES)
+
+
+def load_roots(uri: str, run_id: str) -> pa.Table:
+    """The roots that were explored (schema ``ROOTS``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.ROOTS_FILE, schema.ROOTS)
+
+
+def load_futures(uri: str, run_id: str) -> pa.Table:
+    """A run's own futures of its roots (schema ``FUTURES``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.FUTURES_FILE, schema.FUTURES)
+
+
+def load_outcomes(uri: str, run_id: str) -> pa.Table:
+    """What became of each explored root (schema ``OUTCOMES``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.OUTCOMES_FILE, schema.OUTCOMES)
+
+
+def load_rollouts(uri: str, run_id: str) -> pa.Table:
+    """A run's own greedy rollouts (schema ``ROLLOUTS``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.ROLLOUTS_FILE, schema.ROLLOUTS)
+
+
+def load_tasks(uri: str, run_id: str) -> pa.Table:
+    """A run's own answers to the protocol's tasks (schema ``TASKS``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.TASKS_FILE, schema.TASKS)
+
+
+def load_bounds(uri: str, run_id: str) -> tuple[str, ...]:
+    """What a run's generation was bounded to below its protocol; empty when nothing was."""
+    with artifact(uri, run_id, artifacts.BOUNDS_FILE, required=False) as path:
+        return () if path is None else tuple(map(str, json.loads(path.read_text(encoding="utf-8"))))
 
 
 def load_pairs(uri: str, run_id: str) -> pa.Table:

@@ -27,6 +27,7 @@ PROTOCOL_SHA256_TAG = "drift.protocol.sha256"
 CAMPAIGN_KEY_TAG = "drift.campaign_key"
 COMPARISON_TAG = "drift.comparison"
 METRIC_NAMES_TAG = "drift.metric_names"
+GENERATION_TAG = "drift.generation"
 KEY_PREFIX = "drift.key."
 
 MAX_TAG_CHARACTERS = 8000

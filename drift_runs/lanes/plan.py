@@ -1,0 +1,156 @@
+"""What a campaign generates: the roots of every arm and floor, their lanes, and what is left of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import pyarrow as pa
+
+from drift_runs.capture.execution import Execution
+from drift_runs.generate.roots import Existing, every_root, existing, null_roots, select_roots
+from drift_runs.lanes.bounds import Bounds
+from drift_runs.lanes.identity import Lane, futures_lane, rollouts_lane, sampled_lane, tasks_lane
+from drift_runs.lanes.steps import Wanted, constrained_steps, future_steps, of_roots, prompt_step, task_steps
+from drift_runs.protocol.generation import Constrained, Task
+from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.protocol.model import Protocol
+from drift_runs.store import Store
+
+Comparison = Callable[[Execution], pa.Table]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explored:
+    """The roots of one execution."""
+
+    roots: pa.Table
+    """Schema ``ROOTS``: those that are followed, in order."""
+    existing: Existing
+    """Followed or not."""
+
+
+class LanePlan:
+    """Every lane of a protocol for the executions of a campaign.
+
+    ``comparison``: the stored comparison of an execution. An execution that failed is left out of ``executions``.
+    """
+
+    def __init__(
+        self, loaded: LoadedProtocol, executions: Sequence[Execution], bounds: Bounds, comparison: Comparison
+    ) -> None:
+        self.loaded = loaded
+        self.bounds = bounds
+        self.executions = [execution for execution in executions if execution.kind != "launch"]
+        self.reference = executions[0]
+        self.roots: dict[str, Explored] = {}
+        if loaded.protocol.branches is not None:
+            self._select(comparison)
+
+    def _select(self, comparison: Comparison) -> None:
+        protocol = self.loaded.protocol
+        followed: dict[str, pa.Table] = {}
+        for execution in self.executions:
+            if execution.kind in ("candidate", "follow-up"):
+                rows = comparison(execution)
+                roots = select_roots(rows, protocol, arm=execution.name).slice(0, self.bounds.roots)
+                followed[execution.name] = roots
+                self.roots[execution.name] = Explored(
+                    roots=roots, existing=existing(every_root(rows, protocol, arm=execution.name))
+                )
+        for execution in self.executions:
+            if execution.floor is not None:
+                rows = comparison(execution)
+                own = select_roots(rows, protocol, arm=execution.name)
+                of_reference = execution.against == self.reference.name
+                others = list(followed.values()) if of_reference else [followed.get(execution.against, own.slice(0, 0))]
+                roots = null_roots([own, *others], protocol, execution.floor).slice(0, self.bounds.roots)
+                self.roots[execution.name] = Explored(
+                    roots=roots, existing=existing(every_root(rows, protocol, arm=execution.name))
+                )
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        sampled = self.loaded.protocol.sampled
+        return sampled.temperatures if sampled is not None and self.bounds.sampled else ()
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return bounded_tasks(self.loaded.protocol, self.bounds.tasks)
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """Names of the prompts that are rolled out greedily."""
+        rollouts = self.loaded.protocol.rollouts
+        return () if rollouts is None else self._prompts(rollouts.subset)
+
+    @property
+    def sampled_prompts(self) -> tuple[str, ...]:
+        sampled = self.loaded.protocol.sampled
+        return () if sampled is None else self._prompts(sampled.prompts)
+
+    def _prompts(self, subset: str) -> tuple[str, ...]:
+        names = [prompt.name for prompt in self.loaded.prompts.prompts if subset == "all" or prompt.quick]
+        return tuple(names[: self.bounds.prompts])
+
+    def futures(self, execution: Execution) -> Lane:
+        return futures_lane(self.loaded, execution, self.bounds)
+
+    def constrained(self, execution: Execution) -> tuple[tuple[Constrained, Lane], ...]:
+        """The constrained decodes of an arm."""
+        if self.loaded.protocol.branches is None:
+            return ()
+        return tuple(
+            (found, futures_lane(self.loaded, execution, self.bounds, grammar=found.grammar))
+            for found in self.loaded.protocol.constrained
+            if found.arm == execution.name
+        )
+
+    def wanted(self, execution: Execution) -> tuple[Wanted, ...]:
+        """The futures that an execution's own engine takes."""
+        found: dict[Wanted, None] = {}
+        if execution.name in self.roots:
+            floor = execution.floor is not None
+            found |= dict.fromkeys(of_roots(self.roots[execution.name].roots, reference=not floor))
+        for other in self.executions:
+            # What is compared with this execution needs its futures from both tokens.
+            if other.against == execution.name and other is not execution and other.name in self.roots:
+                found |= dict.fromkeys(of_roots(self.roots[other.name].roots))
+        return tuple(found)
+
+    def steps(self, store: Store, execution: Execution) -> list[dict[str, Any]]:
+        """What is left of every lane of an execution."""
+        loaded, steps = self.loaded, []
+        if loaded.protocol.branches is not None:
+            steps += future_steps(loaded, store, self.futures(execution), self.wanted(execution))
+            for _, lane in self.constrained(execution):
+                steps += constrained_steps(loaded, store, lane, self.roots[execution.name].roots)
+        if self.prompts:
+            steps += prompt_step(loaded, store, rollouts_lane(loaded, execution), self.prompts, [0])
+        for temperature in self.temperatures:
+            lane = sampled_lane(loaded, execution, temperature)
+            steps += prompt_step(loaded, store, lane, self.sampled_prompts, range(loaded.protocol.sampled.draws))
+        if self.tasks:
+            steps += task_steps(loaded, store, tasks_lane(loaded, execution), self.tasks)
+        return steps
+
+
+def bounded_tasks(protocol: Protocol, count: int | None) -> tuple[Task, ...]:
+    """The first tasks, one of each window, then the second of each, and so on; in the protocol's order."""
+    by_window: dict[str, list[Task]] = {}
+    for task in protocol.tasks:
+        by_window.setdefault(task.window, []).append(task)
+    spread = [task for tasks in zip_longest(*by_window.values()) for task in tasks if task is not None]
+    kept = {task.name for task in spread[:count]}
+    return tuple(task for task in protocol.tasks if task.name in kept)
+
+
+def items_of(steps: Sequence[Mapping[str, Any]]) -> int:
+    """Futures, rollouts and answers of some steps."""
+    count = 0
+    for step in steps:
+        count += sum(max(1, len(firsts)) for _, firsts in step.get("roots", ()))
+        count += len(step.get("tasks", ())) + len(step.get("prompts", ()))
+    return count

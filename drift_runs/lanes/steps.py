@@ -1,0 +1,121 @@
+"""What is left to generate of a lane, as steps of one engine process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from drift_runs.generate.environment import recorded_results
+from drift_runs.lanes.identity import Lane
+from drift_runs.protocol.generation import Task
+from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A future that is to be there: of one lane, at one place, from one token on."""
+
+    window: str
+    position: int
+    first: int
+
+
+def of_roots(roots: pa.Table, *, reference: bool = True, candidate: bool = True) -> tuple[Wanted, ...]:
+    """The futures that a table ``ROOTS`` asks of one engine: from the reference's token, from the candidate's."""
+    wanted: dict[Wanted, None] = {}
+    for row in roots.select(["window", "position", "reference_top", "candidate_top"]).to_pylist():
+        firsts = [row["reference_top"]] * reference + [row["candidate_top"]] * candidate
+        for first in firsts:
+            wanted[Wanted(window=row["window"], position=row["position"], first=first)] = None
+    return tuple(wanted)
+
+
+def future_steps(loaded: LoadedProtocol, store: Store, lane: Lane, wanted: Iterable[Wanted]) -> list[dict[str, Any]]:
+    """A step a window, in the protocol's order, without the futures that are there already."""
+    missing: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for item in wanted:
+        if not store.future_file(lane.id, item.window, item.position, item.first).is_file():
+            firsts = missing[item.window][item.position]
+            if item.first not in firsts:
+                firsts.append(item.first)
+    return [
+        {
+            **_window_step(loaded, lane, window.name),
+            "roots": [[position, firsts] for position, firsts in sorted(missing[window.name].items())],
+        }
+        for window in loaded.protocol.windows
+        if window.name in missing
+    ]
+
+
+def constrained_steps(loaded: LoadedProtocol, store: Store, lane: Lane, roots: pa.Table) -> list[dict[str, Any]]:
+    """A step a window: from each root the token that the grammar lets the engine choose, and what follows it."""
+    there = {(key.window, key.position) for key in store.futures_there(lane.id)}
+    missing: dict[str, set[int]] = defaultdict(set)
+    for row in roots.select(["window", "position"]).to_pylist():
+        if (row["window"], row["position"]) not in there:
+            missing[row["window"]].add(row["position"])
+    return [
+        {
+            **_window_step(loaded, lane, window.name),
+            "roots": [[position, []] for position in sorted(missing[window.name])],
+        }
+        for window in loaded.protocol.windows
+        if window.name in missing
+    ]
+
+
+def task_steps(loaded: LoadedProtocol, store: Store, lane: Lane, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    """A step a window, in the protocol's order, without the answers that are there already."""
+    missing: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        if not store.answer_file(lane.id, task.name).is_file():
+            missing[task.window].append(task)
+    return [
+        {
+            **_window_step(loaded, lane, window.name),
+            "tasks": [[task.at, task.name, task.horizon_tokens] for task in missing[window.name]],
+        }
+        for window in loaded.protocol.windows
+        if window.name in missing
+    ]
+
+
+def prompt_step(
+    loaded: LoadedProtocol, store: Store, lane: Lane, prompts: Sequence[str], runs: Sequence[int]
+) -> list[dict[str, Any]]:
+    """One step with every prompt that a run lacks."""
+    left = []
+    for number in runs:
+        done = store.rolled_prompts(lane.id, number)
+        left += [[number, name, list(loaded.prompt_ids.ids[name])] for name in prompts if name not in done]
+    return [{"lane": lane.kind, "generation": lane.id, "rule": dict(lane.rule), "prompts": left}] if left else []
+
+
+def _window_step(loaded: LoadedProtocol, lane: Lane, name: str) -> dict[str, Any]:
+    window = loaded.protocol.window(name)
+    stream = loaded.streams[name]
+    environment = next((found for found in loaded.protocol.environments if name in found.windows), None)
+    results = []
+    if environment is not None and environment.recorded and loaded.protocol.chat is not None:
+        results = [
+            found.model_dump(mode="json")
+            for found in recorded_results(stream.text, lane.rule["syntax"], loaded.protocol.chat)
+        ]
+    return {
+        "lane": lane.kind,
+        "generation": lane.id,
+        "rule": dict(lane.rule),
+        "grammar": lane.grammar,
+        "window": name,
+        "tokens": list(loaded.tokens(name))[: window.scored[-1][1]],
+        "held": window.scored[-1][1] - 1,
+        "tools": list(stream.tools),
+        "environment": environment.model_dump(mode="json") if environment is not None else None,
+        "recorded": results,
+    }
