@@ -77,9 +77,14 @@ def _side(scene: Scene, begun: Opening, future: Future, before: int | None, unti
     spoken = _spoken(scene, future)
     own = [token for turn in turn_tokens(future, frozenset()) for token in turn]
     known = _raw(scene, spoken[:until])
+    reading = read(scene, begun, future)
+    if before is None:
+        looked_at = part(begun.turn, known, cut=not reading.ended)
+    else:
+        looked_at = part(begun.turn, known, len(_raw(scene, spoken[:before])))
     return Side(
-        reading=read(scene, begun, future),
-        part=part(begun.turn, known, None if before is None else len(_raw(scene, spoken[:before]))),
+        reading=reading,
+        part=looked_at,
         words=_folded(begun, _raw(scene, spoken)),
         loop=loop_report(own),
         resync_characters=None if before is None else len(scene.read(spoken[:before])),

@@ -42,6 +42,8 @@ class Part:
     """The line of the assistant's turn in which the root lies, and the future: no literal goes beyond a line."""
     literals: tuple[Literal, ...]
     """Every one that has a byte in the part or around it, in order; they may lie in one another."""
+    cut: bool
+    """The text was cut where ``whole`` ends, and the other future goes its own way there."""
 
     @property
     def counts(self) -> Counter[bytes]:
@@ -74,17 +76,18 @@ class Copied:
         return tuple(found)
 
 
-def part(turn: bytes, future: bytes, before: int | None = None) -> Part:
+def part(turn: bytes, future: bytes, before: int | None = None, *, cut: bool = False) -> Part:
     """The literals of ``future[:before]``, or of all of it, in what follows the assistant's ``turn`` at the root.
 
     A future that is longer than its other one should be cut to what both know behind ``before``, so that a literal that
-    reaches far is cut on both sides alike.
+    reaches far is cut on both sides alike. ``cut``: the horizon ended the future; a literal that it ended is none.
     """
     line = turn[turn.rfind(b"\n") + 1 :]
     whole, root = line + future, len(line)
     end = len(whole) if before is None else root + before
-    spans = sorted({span for span in literal_spans(whole) if span[0] < end and span[1] > root})
-    return Part(whole=whole, literals=tuple(Literal(whole[start:stop], start, stop) for start, stop in spans))
+    last = len(whole) - 1 if cut else len(whole)
+    spans = sorted({span for span in literal_spans(whole) if span[0] < end and root < span[1] <= last})
+    return Part(whole=whole, literals=tuple(Literal(whole[start:stop], start, stop) for start, stop in spans), cut=cut)
 
 
 def masked(part: Part) -> bytes:
@@ -104,9 +107,11 @@ def not_copied(reference: Part, candidate: Part, history: str) -> Copied | None:
     One that stands in the history goes before one that does not: it had to be copied. Of several that hold the first
     difference the shortest is taken, the number and not the quoted string around it. In its place stands what begins
     where it begins, if the texts are equal up to there; else the candidate's literal that is most like it and that the
-    reference does not have.
+    reference does not have. Nothing is known of a candidate that was cut before it wrote anything else.
     """
     apart = _common(reference.whole, candidate.whole)
+    if candidate.cut and apart == len(candidate.whole):
+        return None
     lacking = _extra(reference.literals, candidate.counts)
     if not lacking:
         return None

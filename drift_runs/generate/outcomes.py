@@ -30,7 +30,8 @@ How cases are decided that the definition leaves open:
 * Which calls are compared: see ``readings.Reading`` and ``call_pairs.paired``.
 * Texts are compared from the root to the end without the end token; white space is folded together with what stands
   before the root, so that ``foo bar`` is not ``foobar``. One that ended is not equal to one that was cut.
-* Literals are compared up to the place of re-synchronisation; without one, up to where both futures are known.
+* Literals are compared up to the place of re-synchronisation; without one, in the whole futures. They are compared as
+  a multiset: in another order they are the same.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ def _decided(case: Case, cut: str) -> _Decided:
             return _Decided("recovers", "re-synchronised with the same literals")
         return _Decided("changes", "re-synchronised with other literals", literal=True)
     if ours.ended and theirs.ended:
-        if masked(case.reference.part).split() == masked(case.candidate.part).split():
+        alike = masked(case.reference.part).split() == masked(case.candidate.part).split()
+        if alike and case.reference.part.counts != case.candidate.part.counts:
             return _Decided("changes", "both ended and differ in literals alone", literal=True)
         return _Decided("changes", "both ended")
     loop = ", in a loop" if case.candidate.loop.is_loop else ""

@@ -384,10 +384,12 @@ def test_records_that_share_long_runs_of_tokens_do_not_recover() -> None:
     def records(*ports: int) -> str:
         return json.dumps([{"service": "database", "protocol": "tcp", "port": port} for port in ports])[1:]
 
-    assert verdict("[", f"{records(5432, 6379)}{EOT}", f"{records(6379, 5432)}{EOT}") == (
+    assert verdict("[", f"{records(5432, 6379)}{EOT}", f"{records(5433, 6380)}{EOT}") == (
         "changes",
         "both ended and differ in literals alone",
     )
+    # The same literals in another order are no other literals, and yet another text.
+    assert verdict("[", f"{records(5432, 6379)}{EOT}", f"{records(6379, 5432)}{EOT}") == ("changes", "both ended")
     cut = judged("[", records(5432, 6379, 8080)[:-2], records(5433, 6380, 9091)[:-2])
     assert cut.resync_reference is None
     assert cut.outcome == "unresolved"
@@ -551,6 +553,17 @@ def test_a_wrong_literal_that_stays_alone() -> None:
 def test_a_literal_that_is_new_was_not_copied() -> None:
     found = judged("Port ", f"7777.{EOT}", f"7778.{EOT}")
     assert found.evidence["not_copied"]["in_history"] is False
+
+
+def test_a_literal_that_the_horizon_cut_is_not_held_against_it() -> None:
+    assert judged("Port ", f"5432 it is{EOT}", "54").evidence["not_copied"] is None
+    assert judged("Port ", "54", f"5432 it is{EOT}").evidence["not_copied"] is None
+    ended = judged("Port ", f"5432 it is{EOT}", f"54{EOT}").evidence["not_copied"]
+    assert (ended["reference"], ended["candidate"], ended["letters"]) == (
+        "5432",
+        "54",
+        [["equal", "54", "54"], ["delete", "32", ""]],
+    )
 
 
 def test_the_copied_one_goes_before_a_new_one() -> None:
