@@ -456,7 +456,7 @@ TASK_ORDER = _schema(
         ("tau", pa.float64(), True),  # Kendall's tau-b with failure: above 0, more drift goes with more failures
         ("tau_low", pa.float64(), True),
         ("tau_high", pa.float64(), True),
-        ("tau_largest", pa.float64(), True),  # that these ties allow
+        ("tau_limit", pa.float64(), True),  # the farthest from 0, on the side of tau, that these ties allow
         ("spearman", pa.float64(), True),
         ("spearman_low", pa.float64(), True),
         ("spearman_high", pa.float64(), True),

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from drift_runs.generate.calls import Call, Malformed, NoCall, TooSlow, misfit, strict_json, time_limit
-from drift_runs.generate.checks_sql import Refused, query_rows, rows_difference
+from drift_runs.generate.checks_sql import Refused, Unbounded, query_rows, rows_difference
 from drift_runs.generate.fenced import unfenced
 from drift_runs.generate.future import CONTEXT, HORIZON, Scene
 from drift_runs.generate.syntaxes import parse
@@ -55,8 +55,8 @@ def check(task: Task, expected: str | None, answer: str, scene: Scene, *, ended:
     Parameters
     ----------
     expected
-        the text of the window's own answer where the task names one (``task.answer``): the whole turn, with or without
-        the token that ends it. None: ``task.expected`` says what is expected.
+        the text of the window's own answer where the task names one (``task.answer``), from the start of its turn or
+        from the task on, with or without the token that ends it. None: ``task.expected`` says what is expected.
     answer
         what was written from ``tokens[:task.at]`` on; the token that ended the turn may be its last.
     scene
@@ -70,8 +70,8 @@ def check(task: Task, expected: str | None, answer: str, scene: Scene, *, ended:
     if ended == CONTEXT:
         return Checked(None, "the engine's context ran out before the horizon")
     answer = _without_end(answer, scene)
-    wanted = _wanted(task, None if expected is None else _without_end(expected, scene))
     turn = scene.turn if scene.assistant else ""
+    wanted = task.expected if expected is None else (_whole(_without_end(expected, scene), turn),)
     try:
         match task.check:
             case "calls":
@@ -97,8 +97,9 @@ def _without_end(text: str, scene: Scene) -> str:
     return text
 
 
-def _wanted(task: Task, expected: str | None) -> Sequence[str]:
-    return task.expected if expected is None else (expected,)
+def _whole(expected: str, turn: str) -> str:
+    """An expected answer may begin with its turn or with the task: what stood before belongs to it as to the other."""
+    return expected if expected.startswith(turn) else turn + expected
 
 
 def _only(texts: Sequence[str]) -> str:
@@ -184,6 +185,8 @@ def _sql(turn: str, wanted: str, task: Task) -> str:
         raise _Unknown(f"expected rows are not known: {refused}") from None
     try:
         found = query_rows(unfenced(turn), task.fixture)
+    except Unbounded as unbounded:
+        raise _Unknown(str(unbounded)) from None
     except Refused as refused:
         return str(refused)
     return rows_difference(found, expected, ordered=task.ordered)

@@ -40,6 +40,8 @@ _FIXTURE = _QUERY | {
     sqlite3.SQLITE_TRANSACTION,
 }
 _REFUSED_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"})
+_UNBOUNDED_FUNCTIONS = frozenset({"printf", "format"})
+"""One step of these can write two thousand million characters to nowhere, and no limit of SQLite ends it."""
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: VALUE_BYTES,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: STATEMENT_BYTES,
@@ -58,6 +60,10 @@ Given = TypeVar("Given")
 
 class Refused(Exception):
     """A query or fixture that gave no rows, and why: the database's own words where it has some."""
+
+
+class Unbounded(Refused):
+    """A query that may be sound, and that calls a function whose time cannot be bounded."""
 
 
 @dataclass(slots=True)
@@ -81,7 +87,8 @@ def query_rows(query: str, fixture: str) -> list[Row]:
     """The rows of one query over a fresh database that ``fixture`` (SQL) has filled.
 
     A number that is no integer is rounded to 12 significant digits: a sum in another order is the same sum. Raises
-    ``Refused`` for what is no single query, for everything that a query may not do, and beyond every limit.
+    ``Refused`` for what is no single query, for everything that a query may not do, and beyond every limit;
+    ``Unbounded`` where a sound query could not be told from an endless one.
     """
     database = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     try:
@@ -111,11 +118,15 @@ def _fetched(database: sqlite3.Connection, query: str) -> list[Row]:
 def _bounded(database: sqlite3.Connection, work: Callable[[], Given], allowed: frozenset[int], what: str) -> Given:
     """What ``work`` gives, under the authorizer and within the limits."""
 
+    unbounded: list[str] = []
+
     def authorize(action: int, _one: str | None, other: str | None, *_place: str | None) -> int:
-        # The function's name is the second text; the first is empty.
-        if action not in allowed or (action == sqlite3.SQLITE_FUNCTION and str(other).lower() in _REFUSED_FUNCTIONS):
-            return sqlite3.SQLITE_DENY
-        return sqlite3.SQLITE_OK
+        # Of a function the second text is the name; the first is empty.
+        function = str(other).lower() if action == sqlite3.SQLITE_FUNCTION else ""
+        if function in _UNBOUNDED_FUNCTIONS:
+            unbounded.append(function)
+        refused = action not in allowed or function in _REFUSED_FUNCTIONS | _UNBOUNDED_FUNCTIONS
+        return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
 
     clock = _Clock(time.thread_time() + LIMIT_S)
     database.set_authorizer(authorize)
@@ -123,6 +134,8 @@ def _bounded(database: sqlite3.Connection, work: Callable[[], Given], allowed: f
     try:
         return work()
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
+        if unbounded:
+            raise Unbounded(f"{what} calls {unbounded[0]}, whose time cannot be bounded") from None
         raise Refused(f"{what} {clock.why}" if clock.why else shortened(f"{what}: {error}", 200)) from None
     finally:
         database.set_progress_handler(None, 0)

@@ -95,7 +95,7 @@ def spearman(x: Floats, y: Floats) -> float | None:
     if len(x) < 2:
         return None
     rho = RankSums(x, y, np.zeros(len(x), dtype=np.int32), 1).spearmans(np.ones((1, 1)))[0]
-    return float(rho) if np.isfinite(rho) else None
+    return float(np.clip(rho, -1, 1)) if np.isfinite(rho) else None
 
 
 def resampled(x: Floats, y: Floats, index: Index, clusters: int, resampler: Resampler) -> tuple[Ends, Ends] | None:
@@ -153,7 +153,8 @@ def _both(taus: Floats, rhos: Floats, resampler: Resampler) -> tuple[Ends, Ends]
     """Intervals; None where fewer than half of the resamples have a correlation."""
     if np.isfinite(taus).mean() < 0.5 or np.isfinite(rhos).mean() < 0.5:
         return None
-    low, high = resampler.percentile(np.stack([taus, rhos], axis=1))
+    # Rounding can lead a hair beyond 1.
+    low, high = np.clip(resampler.percentile(np.stack([taus, rhos], axis=1)), -1, 1)
     undefined = (~np.isfinite(np.stack([taus, rhos]))).sum(axis=1)
     return Ends(float(low[0]), float(high[0]), int(undefined[0])), Ends(
         float(low[1]), float(high[1]), int(undefined[1])

@@ -151,9 +151,10 @@ def _order(pairs: _Pairs, over: str, unit: str, resampler: Resampler) -> dict[st
     }
     if row["reason"]:
         return row
+    tau = kendall_tau(drift, failed)
     row |= {
-        "tau": kendall_tau(drift, failed),
-        "tau_largest": kendall_tau(np.sort(drift), np.sort(failed)),
+        "tau": tau,
+        "tau_limit": kendall_tau(np.sort(drift), np.sort(failed)[:: -1 if tau is not None and tau < 0 else 1]),
         "spearman": spearman(drift, failed),
     }
     ends = (

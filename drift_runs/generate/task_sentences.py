@@ -15,6 +15,8 @@ TITLES = {
     "p95_nats": "p95 divergence of the answer's span",
     "worst_p95_nats": "p95 divergence of the window's worst range",
 }
+LEAST_CLUSTERS = 6
+"""With fewer no choice of signs is rarer than one in twenty: 2 / 2 ** 5 is more."""
 NO_CAUSE = "This is an order and no cause: a text that is hard for every arm raises both."
 
 
@@ -32,12 +34,17 @@ def order_sentence(row: Mapping[str, Any], *, unit: str, figures: int) -> str:
     if row["tau"] is None:
         return f"{head}, nothing can be said of {figure} and failure: {row['reason']}."
     measured = f"Kendall's tau-b of {figure} with failure is {row['tau']:.2f}"
-    if row["tau_largest"] is not None and row["tau_largest"] < 0.995:
-        measured += f" of at most {row['tau_largest']:.2f} that the ties allow"
+    if row["tau_limit"] is not None and abs(row["tau_limit"]) < 0.995:
+        measured += f" (the ties allow {row['tau_limit']:.2f} at most)"
     mind = f" Mind: {row['reason']}." if row["reason"] else ""
     if row["tau_low"] is None:
         return f"{head}, {measured}, without an interval: it shows nothing beyond these answers.{mind}"
     interval = f"{row['tau_low']:.2f} to {row['tau_high']:.2f}"
+    if row["clusters"] < LEAST_CLUSTERS:
+        return (
+            f"{head}, {measured}; inconclusive: an interval ({interval}) from fewer than {LEAST_CLUSTERS} {unit}s "
+            f"shows nothing.{mind}"
+        )
     if row["tau_low"] <= 0 <= row["tau_high"]:
         return (
             f"{head}, {measured}; inconclusive: the interval {interval} holds 0. Neither that the two go together nor "
@@ -45,6 +52,7 @@ def order_sentence(row: Mapping[str, Any], *, unit: str, figures: int) -> str:
         )
     more = "more" if row["tau"] > 0 else "less"
     return (
-        f"{head}, {measured} ({interval}): the more drift by this figure, the {more} often the task failed. {NO_CAUSE} "
-        f"It is one of {figures} figures that are looked at, and its interval is not corrected for the others.{mind}"
+        f"{head}, {measured}, interval {interval}: the more drift by this figure, the {more} often the task failed. "
+        f"{NO_CAUSE} It is one of {figures} figures that are looked at, and its interval is not corrected for the "
+        f"others.{mind}"
     )

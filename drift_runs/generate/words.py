@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 # Scripts that are written without spaces, and Hangul, whose particles follow a word without one: their characters end
-# a word rather than go on with it.
-_UNSPACED = (
-    (0x0E00, 0x0EFF),  # Thai, Lao
-    (0x1000, 0x109F),  # Myanmar
-    (0x1780, 0x17FF),  # Khmer
-    (0x2E80, 0x9FFF),  # CJK, kana
-    (0xAC00, 0xD7AF),  # Hangul
-    (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF),
+# a word rather than go on with it. Thai and Lao, Myanmar, Khmer, CJK with kana, Hangul, more CJK.
+_END = re.compile(
+    r"\W|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 
@@ -26,7 +22,9 @@ def stands_alone(literal: str, text: str, start: int = 0) -> bool:
     while at >= 0:
         if not _goes_on(text, at - 1, at, -1) and not _goes_on(text, at + len(literal), at + len(literal) - 1, 1):
             return True
-        at = text.find(literal, at + 1)
+        # Whatever starts within this word or right behind it has a letter of it before.
+        end = _END.search(text, at)
+        at = text.find(literal, end.start() + 1) if end else -1
     return False
 
 
@@ -35,14 +33,9 @@ def _goes_on(text: str, beside: int, edge: int, step: int) -> bool:
     if not 0 <= beside < len(text):
         return False
     if text[beside] != ".":
-        return _is_of_word(text[beside])
+        return not _END.match(text[beside])
     behind = beside + step
     return _is_digit(text[edge]) and 0 <= behind < len(text) and _is_digit(text[behind])
-
-
-def _is_of_word(character: str) -> bool:
-    code = ord(character)
-    return (character == "_" or character.isalnum()) and not any(low <= code <= high for low, high in _UNSPACED)
 
 
 def _is_digit(character: str) -> bool:
