@@ -26,7 +26,7 @@ def check_generation(problems: Problems, protocol: Protocol, streams: Mapping[st
     for table in ("environments", "tasks", "constrained"):
         unique(problems, table, [item.name for item in getattr(protocol, table)])
     _chat(problems, protocol)
-    _branches(problems, protocol, streams)
+    _branches(problems, protocol)
     _environments(problems, protocol)
     _tasks(problems, protocol, streams)
     _constrained(problems, protocol, streams)
@@ -38,10 +38,11 @@ def _chat(problems: Problems, protocol: Protocol) -> None:
     chat = protocol.chat
     if chat is None:
         return
-    for key, template in (("tool_turn", chat.tool_turn), ("user_turn", chat.user_turn)):
-        if template.count(_TEXT) != 1:
+    for key in ("tool_turn", "user_turn", "system_turn"):
+        template = getattr(chat, key)
+        if template and template.count(_TEXT) != 1:
             problems.add(("chat", key), f"{_TEXT} stands in it {template.count(_TEXT)} times", expected="once")
-        if not template.endswith(chat.assistant):
+        if key != "system_turn" and not template.endswith(chat.assistant):
             problems.add(
                 ("chat", key),
                 f"{shown(template[-len(chat.assistant) :])} at its end is not where a turn of the assistant begins",
@@ -54,7 +55,7 @@ def _chat(problems: Problems, protocol: Protocol) -> None:
             )
 
 
-def _branches(problems: Problems, protocol: Protocol, streams: Mapping[str, Stream]) -> None:
+def _branches(problems: Problems, protocol: Protocol) -> None:
     branches = protocol.branches
     if branches is None:
         return

@@ -108,6 +108,10 @@ CASES = {
         r"chat\.tool_turn: 't\}' at its end is not where a turn of the assistant begins; expected an end of 'a\\n'",
     ),
     "two texts in a turn": ({"chat.user_turn": "{text}{text}a\n"}, r"chat\.user_turn: \{text\} stands in it 2 times"),
+    "two texts in a system's turn": (
+        {"chat.system_turn": "{text}{text}"},
+        r"chat\.system_turn: \{text\} stands in it 2 times; expected once",
+    ),
     "no text in a turn": ({"chat.user_turn": "a\n"}, r"chat\.user_turn: 'a\\n' does not fit; expected a text with"),
     "no end of a turn": ({"chat.ends": []}, r"chat\.ends: nothing is in it; expected one or more"),
     "an end twice": ({"chat.ends": ["</s>", "</s>"]}, r"chat\.ends\[1\]: '</s>' is named twice"),
