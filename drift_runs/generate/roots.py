@@ -75,22 +75,23 @@ def select_roots(comparison: pa.Table, protocol: Protocol, *, arm: str) -> pa.Ta
     ``branches.per_range`` in each range, drawn; those outside every range are one pool. Never more than
     ``branches.cap``.
 
-    Strong overturns come first, in the protocol's order of windows and positions. The others follow in the order in
-    which they were drawn, one of each range in turn, so that the first of them already spread over the ranges. A
-    protocol without ``branches`` explores none.
+    Strong overturns come first, then the others in the order in which they were drawn. Of both it is one of each range
+    in turn, so that the first few, which are all that a bounded run follows, already spread over the ranges. A protocol
+    without ``branches`` explores none.
     """
     branches = protocol.branches
     if branches is None:
         return ROOTS.empty_table()
-    strong: list[Root] = []
-    pools: dict[str, list[Root]] = {name: [] for name in (*(span.name for span in protocol.ranges), "")}
+    names = (*(span.name for span in protocol.ranges), "")
+    strong: dict[str, list[Root]] = {name: [] for name in names}
+    pools: dict[str, list[Root]] = {name: [] for name in names}
     for row in every_root(comparison, protocol, arm=arm).to_pylist():
-        (strong if row["why"] == STRONG else pools[row["range"]]).append(row)
+        (strong if row["why"] == STRONG else pools)[row["range"]].append(row)
     limit = branches.per_range if branches.roots == "strong-first" else None
     drawn = [_drawn(pool, protocol, arm, name)[:limit] for name, pool in pools.items()]
     why = DRAWN if branches.roots == "strong-first" else EVERY
     others = [row | {"why": why} for row in _in_turn(drawn)]
-    return _table([*strong, *others][: branches.cap])
+    return _table([*_in_turn(strong.values()), *others][: branches.cap])
 
 
 def null_roots(roots: pa.Table | Sequence[pa.Table], protocol: Protocol, floor: Floor) -> pa.Table:

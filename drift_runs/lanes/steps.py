@@ -105,7 +105,7 @@ def _window_step(loaded: LoadedProtocol, lane: Lane, name: str) -> dict[str, Any
     if environment is not None and environment.recorded and loaded.protocol.chat is not None:
         results = [
             found.model_dump(mode="json")
-            for found in recorded_results(stream.text, lane.rule["syntax"], loaded.protocol.chat)
+            for found in recorded_results(stream.text, lane.rule["syntax"], loaded.protocol.chat, tools=stream.tools)
         ]
     return {
         "lane": lane.kind,
