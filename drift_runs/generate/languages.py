@@ -62,7 +62,8 @@ def sql_problem(text: str, dialect: str) -> str:
             return f"no SQL: {_line(first['description'])}, line {first['line']}, column {first['col']}"
         return f"no SQL: {_line(str(error))}"
     except SqlglotError as error:
-        return f"no SQL: {_line(str(error))}"
+        # The tokenizer makes an error of its own of anything that is raised inside it.
+        return "" if isinstance(error.__context__, TooSlow) else f"no SQL: {_line(str(error))}"
     except (RecursionError, MemoryError):
         return f"no SQL: {TOO_DEEP}"
     if not statements:

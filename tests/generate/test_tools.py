@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drift_runs.generate import calls as module
@@ -20,6 +20,7 @@ def block(name: str, arguments: object) -> str:
     return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False) + "\n</tool_call>"
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.text(), ARGUMENTS), min_size=1, max_size=4), st.sampled_from(["", "\n", " and then "]))
 def test_calls_come_back_with_the_offsets_they_stand_at(drawn: list, between: str) -> None:
     blocks = [block(name, arguments) for name, arguments in drawn]
@@ -30,11 +31,13 @@ def test_calls_come_back_with_the_offsets_they_stand_at(drawn: list, between: st
     assert [text[call.start : call.end] for call in parsed.calls] == blocks
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_characters="<>")))
 def test_a_text_without_tags_holds_no_call(text: str) -> None:
     assert parse_calls(text) == NoCall()
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='<>/{}"\\:,tolca_ename0'))
 def test_nothing_is_both_and_nothing_breaks_it(text: str) -> None:
     parsed = parse_calls(text + "<tool_call>{")
