@@ -6,8 +6,8 @@ from softmax(logits / T); with the same g on both sides two equal rows choose al
 The numbers come from a counter-based generator (Philox 4x64, 10 rounds): a number is a function of its place and of
 nothing that was asked for before.
 
-How much is gained depends on how near the arms are. Shares of steps at which two draws differ, computed exactly from 300
-rows of SmolLM2-135M-Instruct (F16 against another arm); no coupling can be below the total variation distance:
+How much is gained depends on how near the arms are. Shares of steps at which two draws differ, computed exactly from
+300 rows of SmolLM2-135M-Instruct (F16 against another arm); no coupling can be below the total variation distance:
 
     arm, T      common noise   one uniform, inverse CDF   own noise   total variation
     Q8_0, 1.0       3.1 %             19.2 %                45.9 %         2.5 %
@@ -15,8 +15,8 @@ rows of SmolLM2-135M-Instruct (F16 against another arm); no coupling can be belo
     Q4_0, 1.0      21.9 %             36.7 %                49.2 %        18.7 %
     Q4_0, 0.7      19.9 %             26.8 %                35.9 %        17.8 %
 
-So a near arm is told apart from the dice 15 times better than with dice of its own, and 6 times better than with a
-shared uniform number through the inverse of the cumulated distribution; for a far arm nothing can help much.
+Draws of a near arm at temperature 1 differ a fifteenth as often as with noise of their own, and a sixth as often as with
+one uniform number through the inverse of the cumulated distribution in the order of ids. A far arm differs by itself.
 """
 
 from __future__ import annotations
