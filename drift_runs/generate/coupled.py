@@ -15,8 +15,9 @@ How much is gained depends on how near the arms are. Shares of steps at which tw
     Q4_0, 1.0      21.9 %             36.7 %                49.2 %        18.7 %
     Q4_0, 0.7      19.9 %             26.8 %                35.9 %        17.8 %
 
-Draws of a near arm at temperature 1 differ a fifteenth as often as with noise of their own, and a sixth as often as with
-one uniform number through the inverse of the cumulated distribution in the order of ids. A far arm differs by itself.
+Draws of a near arm at temperature 1 differ a fifteenth as often as with noise of their own, and a sixth as often as
+with one uniform number through the inverse of the cumulated distribution in the order of ids. A far arm differs by
+itself.
 """
 
 from __future__ import annotations
