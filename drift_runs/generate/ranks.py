@@ -99,7 +99,12 @@ def spearman(x: Floats, y: Floats) -> float | None:
 
 
 def resampled(x: Floats, y: Floats, index: Index, clusters: int, resampler: Resampler) -> tuple[Ends, Ends] | None:
-    """Cluster bootstrap of tau-b and of Spearman's rho; None with fewer than two clusters, or too few resamples."""
+    """Cluster bootstrap of tau-b and of Spearman's rho; None with fewer than two clusters, or too few resamples.
+
+    With few clusters it claims too often: where drift and failure had nothing to do with each other, each with an
+    effect of its own on whole documents (16 pairs a document, 400 panels), an interval of 95 % left 0 out in 9 to 10 %
+    of panels of 6 and 12 documents, and in 7 % of those of 20 and 40.
+    """
     if clusters < 2:
         return None
     sums = RankSums(x, y, index, clusters)
