@@ -21,7 +21,7 @@ ONE = block("open", {"port": 1})
         ("call", f"I open it.\n{ONE}", "text beside the calls, before call 1"),
         ("call", f"{ONE}{ONE}", "text beside the calls, before call 2"),
         ("call", f"{ONE}\n", "text behind the last call"),
-        ("call", ONE[:-3], "malformed at character 0: no </tool_call>"),
+        ("call", ONE[:-3], "malformed at character 0: the text ends inside the call"),
         ("call", f"{ONE}\n{block('open', {'port': '1'})}", "call 2 fits no schema: argument port"),
         ("call", block("shut", {}), "call 1 fits no schema: no tool 'shut' among open"),
         ("json", '{"a": 1}', ""),
