@@ -6,8 +6,9 @@ written greedily:
 * F16 weights and KV, flash attention, 1,000 tokens held, 6 roots, 40 tokens each: against a fresh prefill of the root's
   history in the same micro-batches, and decode from there, every logit is equal to the last bit. So it is, with 3 roots
   of 500 tokens and 16 tokens each, for micro-batches of 32, a KV cache of q8_0 and weights of q4_0.
-* Without flash attention (same 3 roots) the bits differ, because attention then sums over other cells: a
-  log-probability of a written token by 0.004 nats at most, of any token by 0.039; no token of 48 differs.
+* The bits differ (same 3 roots) without flash attention, and on two threads, which part attention by cells: a
+  log-probability of a written token by 0.004 and 0.010 nats at most, of any token by 0.039 and 0.056; no token of 48
+  differs. The order of roots changes no bit there either.
 * Against a history that was itself decoded one by one (the 6 roots): 0.017 nats at most for a written token, 0.16 for
   any; no token of 240 differs. A history held in decode shape gives the bits of a fresh one in decode shape.
 """

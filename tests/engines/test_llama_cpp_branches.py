@@ -23,6 +23,7 @@ SHAPES = [
     {"batch": 16, "micro_batch": 8},
     {"flash_attention": "off"},
     {"kv": "q8_0"},
+    {"threads": 2},
 ]
 
 
