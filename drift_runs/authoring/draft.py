@@ -1,4 +1,4 @@
-"""The part of a protocol file that recording writes, between two marker lines: windows, ranges and answers."""
+"""The part of a protocol file that recording writes, between two marker lines: windows, ranges, answers and tasks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Sequence
 
 from drift_runs.authoring.recipe import Recipe
 from drift_runs.authoring.record import Recorded
+from drift_runs.authoring.tasks import tasks_of
 from drift_runs.errors import ProtocolError
+from drift_runs.protocol.generation import Task
 
 BEGIN = "# --- windows and ranges: written by 'drift record', do not edit by hand"
 END = "# --- end of what 'drift record' wrote"
 
 
-def blocks(recipe: Recipe, recorded: Sequence[Recorded]) -> str:
-    """The TOML of all windows with their ranges and answers, in the recipe's order."""
+def blocks(recipe: Recipe, recorded: Sequence[Recorded], token_bytes: Sequence[bytes]) -> str:
+    """The TOML of all windows with their ranges, answers and tasks, in the recipe's order."""
     parts = []
     for item in recorded:
         window, stream = item.window, item.stream
@@ -34,7 +36,18 @@ def blocks(recipe: Recipe, recorded: Sequence[Recorded]) -> str:
             f"to = {answer.end}\nform = {_text(answer.kind)}\n"
             for answer in item.layout.answers
         ]
+        parts += [
+            f"[[tasks]]\nname = {_text(task.name)}\nwindow = {_text(window.name)}\nat = {task.at}\n"
+            f"check = {_text(task.check)}\n{_expected(task)}horizon_tokens = {task.horizon_tokens}\n"
+            for task in (tasks_of(item, token_bytes) if window.tasks else ())
+        ]
     return "\n".join(parts)
+
+
+def _expected(task: Task) -> str:
+    if task.answer:
+        return f"answer = {_text(task.answer)}\n"
+    return f"expected = [{', '.join(map(_text, task.expected))}]\n"
 
 
 def replaced(protocol_text: str, new_blocks: str, *, where: str) -> str:

@@ -54,6 +54,9 @@ class RecipeWindow(Part):
     """Absent for an authored text, whose ranges are marked in its source."""
     must_pass: bool = True
     """The reference must itself choose every token of the expected answers that the source marks."""
+    tasks: bool = False
+    """Each expected answer is a task too: calls and JSON are compared by value; of a text, the literals that it repeats
+    from what stands before it must be there. An answer that repeats none is no task."""
 
 
 class Recipe(Part):
@@ -70,10 +73,15 @@ class Recipe(Part):
     streams: str
     """Folder that the streams are written to, relative to the recipe."""
     context_tokens: Annotated[int, Field(ge=8)] = 2048
+    prompts: str = ""
+    """Panel of rollout prompts, relative to the recipe; their ids are written to ``prompt_ids``."""
+    prompt_ids: str = ""
     windows: tuple[RecipeWindow, ...]
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Recipe:
+        if bool(self.prompts) != bool(self.prompt_ids):
+            raise ValueError("prompts and prompt_ids belong together")
         names = [window.name for window in self.windows]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drift_runs.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from drift_runs.authoring.recipe import Recipe
+    from drift_runs.protocol.generation import PromptIds
     from drift_runs.protocol.model import Stream
 
 HELP = """Make the token streams of a recipe: authored texts are tokenised, the others are written by the reference,
@@ -37,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from drift_runs.authoring import draft
+    from drift_runs.authoring.prompt_ids import write_prompt_ids
     from drift_runs.authoring.recipe import load_recipe
     from drift_runs.authoring.record import Recorded, Recorder
     from drift_runs.cli.progress import ProgressLine
@@ -112,7 +116,10 @@ def run(args: argparse.Namespace) -> int:
                     "no stream was recorded yet", where=str(file), todo="record all windows once, without --only"
                 )
         dictionary = (len(recorder.token_bytes), dictionary_sha256(recorder.token_bytes))
-    text = draft.blocks(recipe, done)
+        ids = None
+        if args.out is None:
+            ids = prompt_ids_of(recipe, folder, protocol_file, engine.tokenize, dictionary[1])
+    text = draft.blocks(recipe, done, recorder.token_bytes)
     if args.out is not None:
         print(text, end="")
         return 0
@@ -121,6 +128,8 @@ def run(args: argparse.Namespace) -> int:
     for item in done:
         if item.window.name in wanted:
             write_stream(streams / f"{item.window.name}.json", item.stream)
+    if ids is not None:
+        write_prompt_ids(folder / recipe.prompt_ids, ids)
     if protocol_file.is_file():
         text = draft.replaced(protocol_file.read_text(encoding="utf-8"), text, where=str(protocol_file))
     else:
@@ -128,6 +137,31 @@ def run(args: argparse.Namespace) -> int:
     write_atomically(protocol_file, text.encode("utf-8"))
     print(protocol_file)
     return 0
+
+
+def prompt_ids_of(
+    recipe: Recipe, folder: Path, protocol_file: Path, tokenize: Callable[[str], list[int]], dictionary_sha256: str
+) -> PromptIds | None:
+    """The recipe's rollout prompts as token ids, in the turns of the protocol's chat; None where it names none."""
+    from drift_runs.authoring.prompt_ids import prompt_ids
+    from drift_runs.protocol.canonical import file_sha256
+    from drift_runs.protocol.files import parse_toml, validate
+    from drift_runs.protocol.generation import Chat
+    from drift_runs.protocol.problems import Problems
+    from drift_runs.protocol.prompts import load_prompts
+
+    if not recipe.prompts:
+        return None
+    content = parse_toml(protocol_file.read_bytes(), protocol_file.name) if protocol_file.is_file() else {}
+    if "chat" not in content:
+        raise ProtocolError(
+            "nothing says how a prompt's turn is written", where=str(protocol_file), expected="[chat] in the protocol"
+        )
+    problems = Problems(protocol_file.name, content["chat"])
+    chat = validate(problems, Chat, content["chat"])
+    problems.raise_all()
+    panel = folder / recipe.prompts
+    return prompt_ids(load_prompts(panel), chat, tokenize, dictionary_sha256, file_sha256(panel))
 
 
 def refuse_another_reference(file: Path, stream: Stream, weights_sha256: str) -> None:
