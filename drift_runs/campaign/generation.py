@@ -22,6 +22,8 @@ from drift_runs.generate.figures import rollout_figures, sampled_figures, temper
 from drift_runs.generate.rollouts import compare_rollouts
 from drift_runs.generate.sampled import compare_sampled
 from drift_runs.generate.task_figures import task_figures
+from drift_runs.generate.task_order import task_order_table
+from drift_runs.generate.task_table import task_drift_table, task_spans
 from drift_runs.lanes.answered import tasks_table
 from drift_runs.lanes.identity import rollouts_lane, sampled_lane, tasks_lane
 from drift_runs.lanes.judged import BRANCH, TOKEN, WEIGHTS, constrained_outcomes, outcomes_table
@@ -52,6 +54,8 @@ class Generation:
         self.plan = LanePlan(self.loaded, sound, request.bounds, self._comparison)
         self.reference = self.plan.reference
         self.reports: dict[str, GenerationReport] = {}
+        self.task_order = schema.TASK_ORDER.empty_table()
+        """Whether what drifts more fails more: schema ``TASK_ORDER``, once :meth:`run` has ended."""
         self._scenes: Scenes | None = None
 
     def _comparison(self, execution: Execution) -> pa.Table:
@@ -80,7 +84,38 @@ class Generation:
             report = self._report(execution, error)
             self.reports[execution.name] = report
             self.reporter.generated(report)
+        if self.plan.tasks:
+            self._log_tasks()
         return tuple(self.reports.values())
+
+    def _log_tasks(self) -> None:
+        """What the arms' drift says of their passed tasks: of the whole campaign, so in its own run."""
+        protocol = self.loaded.protocol
+        ranked = [
+            report
+            for report in self.reports.values()
+            if report.error is None and report.execution.kind in ("reference", "candidate", "follow-up")
+        ]
+        comparisons = {
+            report.execution.name: self._comparison(report.execution)
+            for report in ranked
+            if report.execution is not self.reference
+        }
+        streams = {task.window: self.loaded.tokens(task.window) for task in protocol.tasks}
+        drift = task_drift_table(
+            {report.execution.name: report.tasks for report in ranked},
+            comparisons,
+            protocol,
+            task_spans(protocol, streams, self.scenes.ends),
+        )
+        self.task_order = task_order_table(drift, protocol)
+        self.log.tracker.log_files(
+            self.log.run_id,
+            {
+                artifacts.TASK_DRIFT_FILE: artifacts.parquet_bytes(drift, schema.TASK_DRIFT),
+                artifacts.TASK_ORDER_FILE: artifacts.parquet_bytes(self.task_order, schema.TASK_ORDER),
+            },
+        )
 
     def _shares(self, other: Execution, execution: Execution) -> bool:
         return (

@@ -99,6 +99,8 @@ class Result:
     generation: tuple[GenerationReport, ...] = ()
     """One an execution, the reference's first; empty where the protocol generates nothing."""
     generation_timing: Timing = field(default_factory=Timing)
+    task_order: pa.Table = field(default_factory=schema.TASK_ORDER.empty_table)
+    """Schema ``TASK_ORDER``: whether what drifts more fails more."""
 
     @property
     def failed(self) -> tuple[Outcome, ...]:

@@ -102,6 +102,7 @@ class _Campaign:
             agreement=agreement,
             generation=reports,
             generation_timing=generation.clock.read(),
+            task_order=generation.task_order,
         )
 
     def _taken_again(self, group: Sequence[str]) -> list[str]:

@@ -28,7 +28,9 @@ _COLUMNS = (
 _CALL_LOST = ("no-call", "unasked-call")
 
 
-def lines(reports: Sequence[GenerationReport], protocol: Protocol, bounds: Sequence[str]) -> list[str]:
+def lines(
+    reports: Sequence[GenerationReport], protocol: Protocol, bounds: Sequence[str], task_order: pa.Table
+) -> list[str]:
     """Head, a row an arm or constrained decode, and what must be known of it; none where nothing was generated."""
     if not reports:
         return []
@@ -40,7 +42,14 @@ def lines(reports: Sequence[GenerationReport], protocol: Protocol, bounds: Seque
     ]
     if bounds:
         notes.append(f"Bounded to {', '.join(bounds)}: drift run on the same protocol does all of it.")
+    notes += _order(task_order)
     return ["Written freely:", head, "-" * len(head), *rows, *notes]
+
+
+def _order(table: pa.Table) -> list[str]:
+    """What the flips within tasks say of failed tasks, in the words of the figure itself."""
+    wanted = {"over": "pairs", "among": "reference passed", "outliers": "with", "figure": "flips"}
+    return [row["says"] for row in table.to_pylist() if wanted.items() <= row.items()]
 
 
 def _rows(report: GenerationReport, protocol: Protocol) -> list[str]:
@@ -69,8 +78,12 @@ def _outcomes(report: GenerationReport, rows: Sequence[dict[str, Any]], arm: str
     malformed = f"{count['malformed']}"
     if both := count["both-malformed"] + count["reference-malformed"]:
         malformed += f" +{both}"
+    flips = report.explored.existing.flips
+    explored = f"{len(here)} of {flips}"
+    if report.execution.floor is not None:
+        explored = f"{len(here)}, {flips} flip{'' if flips == 1 else 's'}"
     return [
-        f"{len(here)} of {report.explored.existing.flips}",
+        explored,
         malformed,
         str(sum(count[name] for name in _CALL_LOST)),
         str(count["wrong-call"]),

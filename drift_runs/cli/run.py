@@ -53,7 +53,7 @@ def bounds_of(args: argparse.Namespace) -> Bounds:
         ("--roots", args.roots, 1),
         ("--horizon", args.horizon, 16),
         ("--prompts", args.prompts, 1),
-        ("--tasks", args.tasks, 1),
+        ("--tasks", args.tasks, 0),
     ):
         if value is not None and value < least:
             raise ConfigError(f"{value}", where=name, expected=f"{least} or more")
@@ -170,7 +170,7 @@ def execute(
             protocol.capture.divergence,
         ):
             print(line)
-        for line in generated.lines(result.generation, protocol, request.bounds.said(protocol)):
+        for line in generated.lines(result.generation, protocol, request.bounds.said(protocol), result.task_order):
             print(line)
         print(table.notes(loaded))
     timing = result.timing

@@ -32,12 +32,12 @@ class Bounds:
         if protocol.rollouts is not None and self.prompts is not None:
             words.append(f"{self.prompts} rollout prompts")
         if self.tasks is not None and self.tasks < len(protocol.tasks):
-            words.append(f"{self.tasks} of {len(protocol.tasks)} tasks")
+            words.append(f"{self.tasks} of {len(protocol.tasks)} tasks" if self.tasks else "no tasks")
         if protocol.sampled is not None and not self.sampled:
             words.append("no sampled decoding")
         return tuple(words)
 
 
 WHOLE = Bounds()
-DEMO = Bounds(roots=6, horizon_tokens=48, prompts=8, tasks=8, sampled=False)
+DEMO = Bounds(roots=6, horizon_tokens=48, prompts=8, tasks=0, sampled=False)
 """What the demo runs: a few minutes on two cores."""

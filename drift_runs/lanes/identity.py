@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from drift_runs.capture.execution import Execution
+from drift_runs.generate.coupled import SCHEME
 from drift_runs.lanes.bounds import Bounds
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Window
@@ -75,7 +76,12 @@ def sampled_lane(loaded: LoadedProtocol, execution: Execution, temperature: floa
     """The lane of an execution's decoding at one temperature; draws are runs of one table."""
     sampled = loaded.protocol.sampled
     assert sampled is not None
-    rule = {"tokens": sampled.tokens, "temperature": temperature, "seed": loaded.protocol.seeds.sampling}
+    rule = {
+        "tokens": sampled.tokens,
+        "temperature": temperature,
+        "seed": loaded.protocol.seeds.sampling,
+        "noise": SCHEME,
+    }
     return _lane(SAMPLED, loaded, execution, rule, "", _prompts(loaded))
 
 

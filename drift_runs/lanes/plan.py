@@ -55,10 +55,12 @@ class LanePlan:
         for execution in self.executions:
             if execution.kind in ("candidate", "follow-up"):
                 rows = comparison(execution)
-                roots = select_roots(rows, protocol, arm=execution.name).slice(0, self.bounds.roots)
+                roots = select_roots(rows, protocol, arm=execution.name)
+                # Of all of them, bounded or not: a floor may cover few windows.
                 followed[execution.name] = roots
                 self.roots[execution.name] = Explored(
-                    roots=roots, existing=existing(every_root(rows, protocol, arm=execution.name))
+                    roots=roots.slice(0, self.bounds.roots),
+                    existing=existing(every_root(rows, protocol, arm=execution.name)),
                 )
         for execution in self.executions:
             if execution.floor is not None:

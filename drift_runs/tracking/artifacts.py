@@ -33,6 +33,8 @@ FUTURES_FILE = "generation/futures.parquet"
 OUTCOMES_FILE = "generation/outcomes.parquet"
 ROLLOUTS_FILE = "generation/rollouts.parquet"
 TASKS_FILE = "generation/tasks.parquet"
+TASK_DRIFT_FILE = "generation/task_drift.parquet"
+TASK_ORDER_FILE = "generation/task_order.parquet"
 BOUNDS_FILE = "generation/bounds.json"
 
 

@@ -62,6 +62,8 @@ _CHOSEN: dict[tuple[str, str], frozenset[str]] = {
             "sampled.exact/share",
             "sampled.prefix/share",
             "sampled.agree/share",
+            "rollout.early_stop/candidate.count",
+            "rollout.loop/candidate.count",
             "rollout.exact/share",
             "rollout.exact/count",
             "rollout.prefix/share",

@@ -125,6 +125,16 @@ def load_tasks(uri: str, run_id: str) -> pa.Table:
     return _table_or_empty(uri, run_id, artifacts.TASKS_FILE, schema.TASKS)
 
 
+def load_task_drift(uri: str, run_id: str) -> pa.Table:
+    """Drift beside pass or fail, task by task, of a campaign (schema ``TASK_DRIFT``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.TASK_DRIFT_FILE, schema.TASK_DRIFT)
+
+
+def load_task_order(uri: str, run_id: str) -> pa.Table:
+    """Whether what drifts more fails more, of a campaign (schema ``TASK_ORDER``); empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.TASK_ORDER_FILE, schema.TASK_ORDER)
+
+
 def load_bounds(uri: str, run_id: str) -> tuple[str, ...]:
     """What a run's generation was bounded to below its protocol; empty when nothing was."""
     with artifact(uri, run_id, artifacts.BOUNDS_FILE, required=False) as path:
