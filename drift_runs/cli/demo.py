@@ -14,7 +14,7 @@ EXAMPLE = """drift demo
 drift demo --protocol smollm2-ops
 drift demo --store try-store && drift dashboard --store try-store"""
 
-PROTOCOL = "smollm2-quick"
+PROTOCOL = "smollm2-ops"
 """What runs unless another is asked for."""
 
 PROTOCOLS = ("smollm2-ops", "smollm2-quick")
