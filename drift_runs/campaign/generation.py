@@ -174,13 +174,13 @@ class Generation:
                         floors=self._floors_of(execution),
                     )
                 )
-        if plan.prompts:
+        if prompts := plan.prompts(execution):
             lane = rollouts_lane(self.loaded, execution)
-            tables[artifacts.ROLLOUTS_FILE] = self._rolled(lane.id, 0, plan.prompts)
+            tables[artifacts.ROLLOUTS_FILE] = self._rolled(lane.id, 0, prompts)
             if not is_reference:
                 against = rollouts_lane(self.loaded, self._against(execution))
                 found = compare_rollouts(
-                    self._rolled(against.id, 0, plan.prompts),
+                    self._rolled(against.id, 0, prompts),
                     tables[artifacts.ROLLOUTS_FILE],
                     resampler=resampler,
                     end_tokens=self.scenes.ends,
@@ -188,7 +188,7 @@ class Generation:
                 figures.append(rollout_figures(found, arm=execution.name, resampler=resampler))
         for temperature in plan.temperatures:
             mine, theirs = (
-                self._draws(sampled_lane(self.loaded, side, temperature).id)
+                self._draws(sampled_lane(self.loaded, side, temperature).id, plan.sampled_prompts(execution))
                 for side in (execution, self._against(execution))
             )
             tables[artifacts.sampled_file(temperature_label(temperature))] = mine
@@ -223,7 +223,7 @@ class Generation:
     def _outcomes(self, execution: Execution) -> pa.Table:
         roots = self.plan.roots[execution.name].roots
         reference = self.plan.futures(self._against(execution))
-        pairs = (BRANCH,) if execution.floor is not None else (BRANCH, TOKEN, WEIGHTS)
+        pairs = (BRANCH, TOKEN, WEIGHTS) if self.plan.crosses(execution) else (BRANCH,)
         judged = [
             outcomes_table(
                 self.store, self.scenes, roots, reference=reference, candidate=self.plan.futures(execution), pairs=pairs
@@ -253,9 +253,9 @@ class Generation:
         rows = {row["prompt"]: row for row in self.store.read_rollouts(lane, run).to_pylist()}
         return pa.Table.from_pylist([rows[name] for name in prompts], schema=schema.ROLLOUTS)
 
-    def _draws(self, lane: str) -> pa.Table:
+    def _draws(self, lane: str, prompts: Sequence[str]) -> pa.Table:
         draws = range(self.loaded.protocol.sampled.draws)
-        return pa.concat_tables([self._rolled(lane, draw, self.plan.sampled_prompts) for draw in draws])
+        return pa.concat_tables([self._rolled(lane, draw, prompts) for draw in draws])
 
     def _log(self, execution: Execution, tables: dict[str, pa.Table]) -> None:
         """Store the tables beside the comparison's own, unless the run carries the very same."""

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from typing import Any
 
+from drift_runs.cli.generation_said import generation_lines
 from drift_runs.errors import ProtocolError, one_line
 from drift_runs.generate.answer_forms import form_report
 from drift_runs.protocol.amend import superseded_lock
@@ -114,6 +115,7 @@ def summarise(loaded: LoadedProtocol, followups: tuple[Arm, ...] = ()) -> dict[s
         "stream_tokens": sum(len(loaded.tokens(window.name)) for window in protocol.windows),
         "answers": len(protocol.answers),
         "answer_forms": dict(sorted(Counter(answer.form for answer in protocol.answers).items())),
+        "generation": generation_lines(loaded),
         "outliers": [{"window": outlier.window, "reason": outlier.reason} for outlier in protocol.outliers],
         "reference": protocol.reference.name,
         "candidates": [arm.name for arm in protocol.arms if arm.role == "candidate"],
@@ -183,6 +185,7 @@ def _text(summary: dict[str, Any]) -> str:
     if summary["answers"]:
         forms = ", ".join(f"{count} {form}" for form, count in summary["answer_forms"].items())
         lines.append(f"answers     {summary['answers']} ({forms})")
+    lines += summary["generation"]
     if summary["followups"]:
         lines.append(f"follow-ups  {', '.join(summary['followups'])} (outside the protocol)")
     lines += [f"outlier     {outlier['window']}: {one_line(outlier['reason'])}" for outlier in summary["outliers"]]

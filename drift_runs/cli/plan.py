@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from drift_runs.cli.generation_said import generation_lines
 from drift_runs.cli.run import add_store_arguments, machine_path
 from drift_runs.cli.subsample import quoted, stored_results
 
@@ -228,6 +229,8 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
     print()
     print(f"arms     {', '.join(_said_of(arm) for arm in (*protocol.arms, *follow_ups))}")
     print(f"floors   {', '.join(floor.name for floor in protocol.floors) or 'none'}")
+    for line in generation_lines(loaded):
+        print(f"{line[:9]}{line[12:]}")
     print(
         f"work     {estimate.executions} executions, {estimate.tokens:,} tokens to evaluate, "
         f"{estimate.positions:,} rows"

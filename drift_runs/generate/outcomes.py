@@ -31,7 +31,8 @@ How cases are decided that the definition leaves open:
 * Texts are compared from the root to the end without the end token; white space is folded together with what stands
   before the root, so that ``foo bar`` is not ``foobar``. One that ended is not equal to one that was cut.
 * Literals are compared up to the place of re-synchronisation; without one, in the whole futures. They are compared as
-  a multiset: in another order they are the same.
+  a multiset: in another order they are the same. Inside a call or a JSON value the order counts, because there the
+  place of a value is what it means: two arguments that changed places are no recovery.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def _decided(case: Case, cut: str) -> _Decided:
     if case.reference.words == case.candidate.words and ours.ended == theirs.ended:
         return _Decided("recovers", "texts equal" if ours.ended else "texts equal up to where both were cut")
     if case.resync:
-        if case.reference.part.counts == case.candidate.part.counts:
+        if _same_literals(case):
             return _Decided("recovers", "re-synchronised with the same literals")
         return _Decided("changes", "re-synchronised with other literals", literal=True)
     if ours.ended and theirs.ended:
@@ -139,6 +140,14 @@ def _decided(case: Case, cut: str) -> _Decided:
         return _Decided("changes", "both ended")
     loop = ", in a loop" if case.candidate.loop.is_loop else ""
     return _Decided("unresolved", f"the {cut} ended first{loop}")
+
+
+def _same_literals(case: Case) -> bool:
+    """Whether both sides' parts before the re-synchronisation hold the same literals."""
+    if case.structure.kind in ("call", "json"):
+        ours, theirs = ([literal.text for literal in side.part.literals] for side in (case.reference, case.candidate))
+        return ours == theirs
+    return case.reference.part.counts == case.candidate.part.counts
 
 
 def _wrong_calls(case: Case) -> _Decided:

@@ -20,6 +20,14 @@ class Bounds:
     """Tasks, spread over the windows."""
     sampled: bool = True
     """False: decoding at a temperature is left out."""
+    crossed: bool = True
+    """False: neither side goes on from the other side's token, so that a root has two futures in place of four."""
+    floors: int = 1
+    """A floor has one of so many of the roots and prompts of an arm."""
+
+    def of_floor(self, count: int | None) -> int | None:
+        """How many of an arm's ``count`` a floor has; at least one."""
+        return None if count is None else max(1, count // self.floors)
 
     def said(self, protocol: Protocol) -> tuple[str, ...]:
         """What is bounded, for a person; empty when nothing is."""
@@ -33,11 +41,15 @@ class Bounds:
             words.append(f"{self.prompts} rollout prompts")
         if self.tasks is not None and self.tasks < len(protocol.tasks):
             words.append(f"{self.tasks} of {len(protocol.tasks)} tasks" if self.tasks else "no tasks")
+        if branches is not None and not self.crossed:
+            words.append("no futures from the other side's token")
+        if protocol.floors and self.floors > 1:
+            words.append(f"a floor's to one of {self.floors} of that")
         if protocol.sampled is not None and not self.sampled:
             words.append("no sampled decoding")
         return tuple(words)
 
 
 WHOLE = Bounds()
-DEMO = Bounds(roots=6, horizon_tokens=48, prompts=8, tasks=0, sampled=False)
+DEMO = Bounds(roots=6, horizon_tokens=48, prompts=8, tasks=0, sampled=False, crossed=False, floors=2)
 """What the demo runs: a few minutes on two cores."""

@@ -68,7 +68,8 @@ class LanePlan:
                 own = select_roots(rows, protocol, arm=execution.name)
                 of_reference = execution.against == self.reference.name
                 others = list(followed.values()) if of_reference else [followed.get(execution.against, own.slice(0, 0))]
-                roots = null_roots([own, *others], protocol, execution.floor).slice(0, self.bounds.roots)
+                roots = null_roots([own, *others], protocol, execution.floor)
+                roots = roots.slice(0, self.bounds.of_floor(self.bounds.roots))
                 self.roots[execution.name] = Explored(
                     roots=roots, existing=existing(every_root(rows, protocol, arm=execution.name))
                 )
@@ -82,20 +83,20 @@ class LanePlan:
     def tasks(self) -> tuple[Task, ...]:
         return bounded_tasks(self.loaded.protocol, self.bounds.tasks)
 
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """Names of the prompts that are rolled out greedily."""
+    def prompts(self, execution: Execution) -> tuple[str, ...]:
+        """Names of the prompts that an execution rolls out greedily."""
         rollouts = self.loaded.protocol.rollouts
-        return () if rollouts is None else self._prompts(rollouts.subset)
+        return () if rollouts is None else self._prompts(rollouts.subset, execution)
 
-    @property
-    def sampled_prompts(self) -> tuple[str, ...]:
+    def sampled_prompts(self, execution: Execution) -> tuple[str, ...]:
+        """Those that it decodes at a temperature."""
         sampled = self.loaded.protocol.sampled
-        return () if sampled is None else self._prompts(sampled.prompts)
+        return () if sampled is None else self._prompts(sampled.prompts, execution)
 
-    def _prompts(self, subset: str) -> tuple[str, ...]:
+    def _prompts(self, subset: str, execution: Execution) -> tuple[str, ...]:
         names = [prompt.name for prompt in self.loaded.prompts.prompts if subset == "all" or prompt.quick]
-        return tuple(names[: self.bounds.prompts])
+        count = self.bounds.prompts
+        return tuple(names[: count if execution.floor is None else self.bounds.of_floor(count)])
 
     def futures(self, execution: Execution) -> Lane:
         return futures_lane(self.loaded, execution, self.bounds)
@@ -110,16 +111,20 @@ class LanePlan:
             if found.arm == execution.name
         )
 
+    def crosses(self, execution: Execution) -> bool:
+        """Whether both sides of its roots go on from the other side's token too."""
+        return self.bounds.crossed and execution.floor is None
+
     def wanted(self, execution: Execution) -> tuple[Wanted, ...]:
         """The futures that an execution's own engine takes."""
         found: dict[Wanted, None] = {}
         if execution.name in self.roots:
-            floor = execution.floor is not None
-            found |= dict.fromkeys(of_roots(self.roots[execution.name].roots, reference=not floor))
+            roots = self.roots[execution.name].roots
+            found |= dict.fromkeys(of_roots(roots, reference=self.crosses(execution)))
         for other in self.executions:
-            # What is compared with this execution needs its futures from both tokens.
             if other.against == execution.name and other is not execution and other.name in self.roots:
-                found |= dict.fromkeys(of_roots(self.roots[other.name].roots))
+                roots = self.roots[other.name].roots
+                found |= dict.fromkeys(of_roots(roots, candidate=self.crosses(other)))
         return tuple(found)
 
     def steps(self, store: Store, execution: Execution) -> list[dict[str, Any]]:
@@ -129,11 +134,12 @@ class LanePlan:
             steps += future_steps(loaded, store, self.futures(execution), self.wanted(execution))
             for _, lane in self.constrained(execution):
                 steps += constrained_steps(loaded, store, lane, self.roots[execution.name].roots)
-        if self.prompts:
-            steps += prompt_step(loaded, store, rollouts_lane(loaded, execution), self.prompts, [0])
+        if prompts := self.prompts(execution):
+            steps += prompt_step(loaded, store, rollouts_lane(loaded, execution), prompts, [0])
         for temperature in self.temperatures:
             lane = sampled_lane(loaded, execution, temperature)
-            steps += prompt_step(loaded, store, lane, self.sampled_prompts, range(loaded.protocol.sampled.draws))
+            prompts, draws = self.sampled_prompts(execution), range(loaded.protocol.sampled.draws)
+            steps += prompt_step(loaded, store, lane, prompts, draws)
         if self.tasks:
             steps += task_steps(loaded, store, tasks_lane(loaded, execution), self.tasks)
         return steps

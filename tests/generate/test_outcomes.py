@@ -628,3 +628,14 @@ def test_a_future_against_itself_never_differs(turn: str, text: str, end: str) -
     assert found.outcome in ("both-malformed", "recovers")
     assert found.propagated is None
     assert found.evidence["not_copied"] is None
+
+
+def test_two_arguments_that_changed_places_do_not_recover_before_the_call_is_whole() -> None:
+    """The same literals in another order, and then the same text up to the horizon: a call for something else."""
+    turn = '<tool_call>\n{"name": "run", "arguments": {"command": "'
+    tail = '", "then": "keep all the other settings exactly as they are written in the file'
+    one, other = f"vol-6d53e8 build_12{tail}", f"build_12 vol-6d53e8{tail}"
+    found = judged(turn, one, other, (HORIZON, HORIZON))
+    assert (found.outcome, found.rule, found.literal) == ("changes", "re-synchronised with other literals", True)
+    # In prose the order is not what they mean.
+    assert verdict("", one, other, (HORIZON, HORIZON)) == ("recovers", "re-synchronised with the same literals")

@@ -1,0 +1,46 @@
+"""What a protocol generates freely, in lines for a person: for ``drift check`` and ``drift plan``."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from drift_runs.protocol.load import LoadedProtocol
+
+
+def generation_lines(loaded: LoadedProtocol) -> list[str]:
+    """A line a lane; none for a protocol that generates nothing."""
+    protocol = loaded.protocol
+    lines = []
+    if (branches := protocol.branches) is not None:
+        what = (
+            "every flip" if branches.roots == "every-flip" else f"strong overturns, then {branches.per_range} a range"
+        )
+        turns = f", {branches.turns} turns" if branches.turns > 1 else ""
+        lines.append(
+            f"futures     of {what}, at most {branches.cap} roots an arm; {branches.horizon_tokens} tokens{turns}, "
+            f"calls in {branches.syntax}; from KV cells that branches share"
+        )
+    if protocol.environments:
+        named = sorted({name for found in protocol.environments for name in found.windows})
+        lines.append(f"tools       answer in {', '.join(named)}")
+    if (rollouts := protocol.rollouts) is not None and loaded.prompts is not None:
+        count = _prompts(loaded, rollouts.subset)
+        lines.append(f"rollouts    {count} prompts x {rollouts.tokens} tokens")
+    if (sampled := protocol.sampled) is not None and loaded.prompts is not None:
+        degrees = ", ".join(f"{found:g}" for found in sampled.temperatures)
+        lines.append(
+            f"sampled     {_prompts(loaded, sampled.prompts)} prompts x {sampled.tokens} tokens x "
+            f"{sampled.draws} draws, temperature {degrees}"
+        )
+    if protocol.tasks:
+        checks = Counter(task.check for task in protocol.tasks)
+        forms = ", ".join(f"{count} {check}" for check, count in sorted(checks.items()))
+        lines.append(f"tasks       {len(protocol.tasks)} ({forms})")
+    if protocol.constrained:
+        held = ", ".join(f"{found.name} ({found.arm}, {found.grammar})" for found in protocol.constrained)
+        lines.append(f"grammars    {held}")
+    return lines
+
+
+def _prompts(loaded: LoadedProtocol, subset: str) -> int:
+    return sum(subset == "all" or prompt.quick for prompt in loaded.prompts.prompts)
