@@ -44,7 +44,7 @@ class Bounds:
         if branches is not None and not self.crossed:
             words.append("no futures from the other side's token")
         if protocol.floors and self.floors > 1:
-            words.append(f"a floor's to one of {self.floors} of that")
+            words.append(f"one of {self.floors} of these for a floor")
         if protocol.sampled is not None and not self.sampled:
             words.append("no sampled decoding")
         return tuple(words)
