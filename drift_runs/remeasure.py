@@ -247,6 +247,10 @@ class Remeasured:
             if not only or entry.name in only:
                 yield Measured(entry, result, result.figures)
 
+    def add_figures(self, arm: str, figures: pa.Table) -> None:
+        """Note further figures of an arm, which are not made from its rows."""
+        self._results.add_figures(arm, figures)
+
     def across(self) -> Across:
         """The arms against each other, once :meth:`arms` has gone through all of them."""
         return self._results.across()

@@ -69,7 +69,11 @@ def run(args: argparse.Namespace) -> int:
             results[entry.name] = result
     if not figures:
         raise NotMeasured("no arm is whole", where=str(args.store), todo=f"go on with: drift run {args.run}")
-    across = None if args.arm or unfinished or (args.json and args.no_check) else again.across()
+    across = None
+    if not (args.arm or unfinished or (args.json and args.no_check)):
+        for name, written in _written(args, campaign).items():
+            again.add_figures(name, written)
+        across = again.across()
     if args.json:
         json.dump({name: found.to_pylist() for name, found in figures.items()}, sys.stdout, allow_nan=False)
         print()
@@ -99,6 +103,22 @@ def _texts(campaign, rows):
         return stored_texts(rows.store, campaign.loaded)
     except StoreError:  # a damaged dictionary: every figure can be computed without it
         return None
+
+
+def _written(args: argparse.Namespace, campaign) -> dict:
+    """Figures of free generation as they were logged, by arm: they join the orders. None where nothing was logged."""
+    from drift_runs.errors import DriftError
+    from drift_runs.tracking.reader import list_campaigns, load_generation_figures
+    from drift_runs.tracking.uris import resolve_uri
+
+    uri = resolve_uri(args.tracking_uri, args.store)
+    try:
+        record = next((found for found in list_campaigns(uri) if found.run_id == campaign.run_id), None)
+        if record is None:
+            return {}
+        return {arm.arm: load_generation_figures(uri, arm.run_id) for arm in record.arms if arm.complete}
+    except DriftError:  # no tracking store: the check says so
+        return {}
 
 
 def _find(args: argparse.Namespace) -> tuple:
