@@ -8,6 +8,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
+from drift_runs.cli.generated import lines
+from drift_runs.cli.main import main
 from drift_runs.errors import EngineError
 from drift_runs.lanes import process as lanes_process
 from drift_runs.lanes.bounds import Bounds
@@ -33,6 +35,7 @@ GENERATION = {
     "branches": {"cap": 6, "per_range": 2, "horizon_tokens": 20},
     "rollouts": {"prompts": "prompts.toml", "ids": "prompt-ids.json", "tokens": 8},
     "sampled": {"temperatures": [0.5, 1.0], "draws": 2, "prompts": "quick", "tokens": 6},
+    "constrained": [{"name": "q4_0-json", "arm": "q4_0", "grammar": "json"}],
     "tasks": [
         {
             "name": "a-word",
@@ -89,6 +92,7 @@ def test_every_lane_is_logged_beside_the_comparison(generated: Campaign) -> None
     roots = reader.load_roots(generated.uri, arm)
     outcomes = reader.load_outcomes(generated.uri, arm)
     assert 0 < roots.num_rows <= 6
+    outcomes = outcomes.filter(pc.equal(outcomes["arm"], "q4_0"))
     assert outcomes.num_rows == 3 * roots.num_rows
     assert set(outcomes["pair"].to_pylist()) == {"branch", "token", "weights"}
     futures = reader.load_futures(generated.uri, arm)
@@ -115,6 +119,17 @@ def test_a_future_has_what_its_table_says(generated: Campaign) -> None:
         assert all(future["written"][1:]) and sum(future["written"]) <= 20
         assert [found is None for found in future["logprobs"]] == [not found for found in future["written"]]
         assert (future["ended"] == "turn") == (future["tokens"][-1] == 1)
+
+
+def test_a_constrained_decode_keeps_to_its_grammar_and_its_refusals_are_kept(generated: Campaign) -> None:
+    arm = run_id(generated, "q4_0")
+    outcomes = reader.load_outcomes(generated.uri, arm)
+    held = outcomes.filter(pc.equal(outcomes["arm"], "q4_0-json")).to_pylist()
+    roots = {(row["window"], row["position"]) for row in reader.load_roots(generated.uri, arm).to_pylist()}
+    refused = {(path.parent.name, int(path.name.partition(".")[0])) for path in generated.root.rglob("*.none.json")}
+    # A root is followed, or the text before it is the beginning of no JSON value: never neither.
+    assert {(row["window"], row["position"]) for row in held} | refused == roots
+    assert refused and all(row["pair"] == "branch" for row in held)
 
 
 def test_the_null_is_followed_from_one_token_on_both_sides(generated: Campaign) -> None:
@@ -187,3 +202,43 @@ def test_a_candidate_that_dies_leaves_the_others(
     assert [report.execution.name for report in result.failed_generation] == ["q4_0"]
     assert {report.execution.name for report in result.generation if report.error is None} == {"f16", "f16-decode"}
     assert not campaign.records()[0].complete
+
+
+def test_measuring_again_finds_what_was_logged(generated: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*generated.arguments("measure"), "--check"]) == 0
+    assert "differs" not in capsys.readouterr().err
+
+
+def test_the_table_has_a_row_an_arm_and_says_what_was_bounded(generated: Campaign) -> None:
+    protocol = load_protocol(generated.protocol).protocol
+    shown = lines(generated.result.generation, protocol, ("2 rollout prompts",), generated.result.task_order)
+    rows = {line.split()[0]: line for line in shown[3:6]}
+    assert set(rows) == {"f16", "f16-decode", "q4_0"}
+    explored = generated.result.generation[-1].explored
+    assert explored is not None
+    assert f"{explored.roots.num_rows} of {explored.existing.flips}" in rows["q4_0"]
+    assert any("Bounded to 2 rollout prompts" in line for line in shown)
+    assert lines((), protocol, (), generated.result.task_order) == []
+
+
+def test_drift_beside_passed_tasks_is_in_the_campaigns_own_run(generated: Campaign) -> None:
+    (record,) = generated.records()
+    drift = reader.load_task_drift(generated.uri, record.run_id)
+    assert set(drift["arm"].to_pylist()) == {"q4_0"} and set(drift["task"].to_pylist()) == {"a-word"}
+    assert reader.load_task_order(generated.uri, record.run_id).num_rows
+    # The reference's own writing has no comparison to stand beside.
+    assert reader.load_rollouts(generated.uri, record.run_id).num_rows == 3
+
+
+def test_the_command_line_bounds_what_is_generated(
+    tmp_path: Path, tiny_arms: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = prepared(tmp_path / "commands", tiny_arms)
+    bounds = ["--roots", "1", "--horizon", "16", "--prompts", "1", "--tasks", "0", "--no-sampled"]
+    assert main([*campaign.arguments(), *bounds, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["generation"]
+    assert [arm["arm"] for arm in said] == ["f16", "f16-decode", "q4_0"]
+    assert len({row["position"] for row in said[-1]["outcomes"]}) == 1 and said[-1]["tasks"] == []
+    for option, value in (("--roots", "0"), ("--horizon", "3"), ("--prompts", "-1")):
+        assert main([*campaign.arguments(), option, value]) == 2
+        assert option in capsys.readouterr().err

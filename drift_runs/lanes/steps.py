@@ -55,7 +55,7 @@ def future_steps(loaded: LoadedProtocol, store: Store, lane: Lane, wanted: Itera
 
 def constrained_steps(loaded: LoadedProtocol, store: Store, lane: Lane, roots: pa.Table) -> list[dict[str, Any]]:
     """A step a window: from each root the token that the grammar lets the engine choose, and what follows it."""
-    there = {(key.window, key.position) for key in store.futures_there(lane.id)}
+    there = {(key.window, key.position) for key in store.futures_there(lane.id)} | store.without_future(lane.id)
     missing: dict[str, set[int]] = defaultdict(set)
     for row in roots.select(["window", "position"]).to_pylist():
         if (row["window"], row["position"]) not in there:

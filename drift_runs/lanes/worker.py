@@ -116,12 +116,15 @@ class _WindowStep:
         scene = self._scene(position)
         try:
             grammar = self._grammar(scene)
-        except NotAllowed:
-            return  # the stream itself is outside the grammar here
+        except NotAllowed as refused:  # the stream itself is outside the grammar here
+            self._keep_none(position, refused.what)
+            return
         masked = grammar.mask(logits)
         first = int(np.argmax(masked[: len(self.bench.dictionary)]))
         if np.isfinite(masked[first]):
             self._keep_future(self._follow(scene, first, best, grammar=grammar))
+        else:
+            self._keep_none(position, "the grammar allows no token")
 
     def _grammar(self, scene: Scene) -> Grammar:
         if self.grammars is None:
@@ -153,6 +156,9 @@ class _WindowStep:
         )
         self.evaluated += len(future.tokens)
         return future
+
+    def _keep_none(self, position: int, reason: str) -> None:
+        self.bench.store.write_no_future(self.step["generation"], self.step["window"], position, reason)
 
     def _keep_future(self, future: Future) -> None:
         self.bench.store.write_future(self.step["generation"], futures_table([future]))

@@ -2,6 +2,7 @@
 
     <store>/generation/<generation id>/generation.json                      identity: execution, lane, rule, grammar
     <store>/generation/<generation id>/<window>/<position>-<first>.parquet  schema FUTURES: one future of a root
+    <store>/generation/<generation id>/<window>/<position>.none.json        why a grammar allows no future of a root
     <store>/generation/<generation id>/<task>.parquet                       schema FUTURES: the answer to a task
     <store>/generation/<generation id>/rollouts-<run>.parquet               schema ROLLOUTS: one draw, prompt by prompt
 
@@ -20,9 +21,10 @@ import pyarrow as pa
 
 from drift_runs import schema
 from drift_runs.errors import StoreError
-from drift_runs.store.files import read_table, write_table
+from drift_runs.store.files import read_table, write_json, write_table
 
 _FUTURE = re.compile(r"(\d+)-(\d+)\.parquet")
+_NO_FUTURE = re.compile(r"(\d+)\.none\.json")
 
 
 class FutureKey(NamedTuple):
@@ -64,6 +66,18 @@ class GenerationFiles:
         path = self.future_file(generation, row["window"], row["position"], row["first"])
         write_table(path, future, schema.FUTURES)
         return path
+
+    def write_no_future(self, generation: str, window: str, position: int, reason: str) -> Path:
+        """Keep that a root has no future, and why, so that a later run does not try it again."""
+        path = self.generation_folder(generation) / window / f"{position}.none.json"
+        write_json(path, {"reason": reason})
+        return path
+
+    def without_future(self, generation: str) -> frozenset[tuple[str, int]]:
+        """Windows and positions of the roots of a lane that have no future."""
+        found = self.generation_folder(generation).glob("*/*.none.json")
+        names = ((path.parent.name, _NO_FUTURE.fullmatch(path.name)) for path in found)
+        return frozenset((window, int(name[1])) for window, name in names if name)
 
     def write_answer(self, generation: str, task: str, answer: pa.Table) -> Path:
         """Keep the answer to a task, a row of schema ``FUTURES``."""
