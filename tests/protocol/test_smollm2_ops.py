@@ -12,6 +12,7 @@ from drift_runs.authoring.recipe import load_recipe
 from drift_runs.authoring.source import render
 from drift_runs.cli.check import scored_in_range
 from drift_runs.generate.answer_forms import answer_text, form_report
+from drift_runs.generate.environment import recorded_results
 from drift_runs.generate.loops import loop_report
 from drift_runs.generate.tools import WellFormed, parse_calls
 from drift_runs.protocol.amend import superseded_lock
@@ -159,3 +160,34 @@ def test_text_and_dictionary_are_those_of_the_model(loaded: LoadedProtocol, smol
     assert (len(table), dictionary_sha256(table)) == (dictionary.size, dictionary.sha256)
     for name, stream in loaded.streams.items():
         assert decode_text(stream.tokens, table) == stream.text, name
+
+
+def test_what_is_generated_is_asked_of_what_the_reference_passes(loaded: LoadedProtocol) -> None:
+    protocol = loaded.protocol
+    answers = {answer.name: answer for answer in protocol.answers}
+    assert {task.name for task in protocol.tasks} <= set(answers)
+    for task in protocol.tasks:
+        answer = answers[task.name]
+        assert (task.window, task.at) == (answer.window, answer.start)
+        assert task.check == {"call": "calls", "json": "json", "text": "literals"}[answer.form]
+        text = loaded.streams[task.window].text
+        assert all(text.count(literal) > 1 for literal in task.expected), "it stands before, and in the answer"
+    # A text that copies nothing cannot be checked so; every call and JSON value can.
+    missing = [answer.form for name, answer in answers.items() if name not in {task.name for task in protocol.tasks}]
+    assert set(missing) <= {"text"} and len(missing) <= 2
+
+
+def test_the_rollouts_have_the_ids_of_the_whole_panel(loaded: LoadedProtocol) -> None:
+    assert loaded.prompts is not None and loaded.prompt_ids is not None
+    assert [prompt.name for prompt in loaded.prompts.prompts] == list(loaded.prompt_ids.ids)
+    assert sum(prompt.quick for prompt in loaded.prompts.prompts) == 32
+    assert loaded.prompt_ids.dictionary_sha256 == loaded.protocol.dictionary.sha256
+
+
+def test_windows_with_recorded_tools_have_calls_that_were_answered(loaded: LoadedProtocol) -> None:
+    protocol = loaded.protocol
+    assert protocol.chat is not None and protocol.branches is not None
+    for environment in protocol.environments:
+        for name in environment.windows:
+            stream = loaded.streams[name]
+            assert recorded_results(stream.text, protocol.branches.syntax, protocol.chat, tools=stream.tools), name
