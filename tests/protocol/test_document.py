@@ -12,7 +12,7 @@ import pytest
 from drift_runs.authoring.recipe import Generate, Recipe, RecipeWindow, load_recipe
 from drift_runs.authoring.source import render
 from drift_runs.generate.answer_forms import form_problem
-from drift_runs.protocol import model
+from drift_runs.protocol import generation, model
 from drift_runs.protocol.load import load_followups, load_protocol
 from drift_runs.protocol.lock import Lock
 from tests.conftest import TINY, copy_tiny
@@ -20,7 +20,7 @@ from tests.conftest import TINY, copy_tiny
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
 MODELS = [
     kind
-    for kind in vars(model).values()
+    for kind in (*vars(model).values(), *vars(generation).values())
     if isinstance(kind, type) and issubclass(kind, model.Part) and kind is not model.Part
 ]
 
