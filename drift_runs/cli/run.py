@@ -196,22 +196,10 @@ def execute(
 def _as_json(result) -> dict:
     from dataclasses import asdict
 
-    return {
+    said = {
         "run_id": result.run_id,
         "already_complete": result.already_complete,
         "timing": asdict(result.timing),
-        "generation": [
-            {
-                "arm": report.execution.name,
-                "error": report.error.line() if report.error else None,
-                "flips": report.explored.existing.flips if report.explored else None,
-                "strong_overturns": report.explored.existing.strong if report.explored else None,
-                "outcomes": report.outcomes.to_pylist(),
-                "tasks": report.tasks.to_pylist(),
-                "figures": report.figures.to_pylist(),
-            }
-            for report in result.generation
-        ],
         "arms": [
             {
                 "arm": outcome.execution.name,
@@ -227,3 +215,17 @@ def _as_json(result) -> dict:
             for outcome in result.outcomes
         ],
     }
+    if result.generation:
+        said["generation"] = [
+            {
+                "arm": report.execution.name,
+                "error": report.error.line() if report.error else None,
+                "flips": report.explored.existing.flips if report.explored else None,
+                "strong_overturns": report.explored.existing.strong if report.explored else None,
+                "outcomes": report.outcomes.to_pylist(),
+                "tasks": report.tasks.to_pylist(),
+                "figures": report.figures.to_pylist(),
+            }
+            for report in result.generation
+        ]
+    return said
