@@ -16,7 +16,7 @@ from drift_runs.campaign.logbook import Logbook
 from drift_runs.campaign.request import Clock, GenerationReport, Reporter, Request
 from drift_runs.capture.execution import Execution
 from drift_runs.capture.process import Finished, Opened
-from drift_runs.errors import ConfigError, EngineError
+from drift_runs.errors import ConfigError, DriftError, EngineError, NotMeasured
 from drift_runs.generate.branch_figures import branch_figures
 from drift_runs.generate.figures import rollout_figures, sampled_figures, temperature_label
 from drift_runs.generate.rollouts import compare_rollouts
@@ -70,11 +70,14 @@ class Generation:
         left = sum(items_of(found) for found in steps.values())
         self.reporter.generating(left, self.request.bounds.said(protocol))
         for execution in self.plan.executions:
-            error = None
+            error: DriftError | None = None
+            against = self.reports.get(execution.against)
+            if against is not None and against.error is not None:
+                error = NotMeasured(f"arm {execution.against} failed", where=f"arm {execution.name}")
             # A repeat in the same process is taken by the process of what it repeats.
             same = [other for other in self.plan.executions if self._shares(other, execution)]
             work = [step for each in (execution, *same) for step in steps[each.name]]
-            if work and execution.pass_ == 1:
+            if work and execution.pass_ == 1 and error is None:
                 try:
                     self._launch(execution, work)
                 except (EngineError, ConfigError) as failure:
@@ -146,7 +149,7 @@ class Generation:
             self._scenes = Scenes(self.loaded, self.store.read_dictionary(dictionary.sha256))
         return self._scenes
 
-    def _report(self, execution: Execution, error: EngineError | ConfigError | None) -> GenerationReport:
+    def _report(self, execution: Execution, error: DriftError | None) -> GenerationReport:
         """Judge, measure and log what one execution wrote."""
         if error is not None:
             return GenerationReport(execution=execution, error=error)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from drift_runs import schema
 from drift_runs.measure.agreement import agreement_table
@@ -170,9 +171,13 @@ class Results:
         return pairs_table(self._comparisons, self.protocol) if len(self._comparisons) > 1 else PAIRS.empty_table()
 
     def add_figures(self, arm: str, figures: pa.Table) -> None:
-        """Note further figures of an arm that is ranked: what it writes freely joins the orders."""
+        """Note further figures of an arm that is ranked: what it writes freely joins the orders.
+
+        Rows of another name are left out: a decode of the arm that is held to a grammar is not the arm.
+        """
         if arm in self._figures:
-            self._figures[arm] = pa.concat_tables([self._figures[arm], figures])
+            own = figures.filter(pc.equal(figures["arm"], arm))
+            self._figures[arm] = pa.concat_tables([self._figures[arm], own])
 
     def across(self) -> Across:
         """The candidates and follow-ups of the protocol's reference against each other, and proposed outliers."""

@@ -66,7 +66,7 @@ class WrittenEngine:
         self._reads = False
 
     def hold(self, tokens: Sequence[int], wanted: Sequence[int]) -> NDArray[np.float32]:
-        raise NotImplementedError("the history is given")
+        raise AssertionError("the history of this engine is given to it")
 
     def branch(self, count: int) -> None:
         assert count == len(self.history)
