@@ -12,7 +12,7 @@ from typing import Any
 
 from drift_runs.campaign import GenerationReport, Outcome, Request, Result, run_campaign
 from drift_runs.capture.execution import Execution, plan_executions
-from drift_runs.capture.group import DEFAULT_SPILL_BYTES
+from drift_runs.capture.group import DEFAULT_SPILL_BYTES, DEFAULT_STATE_BYTES
 from drift_runs.capture.process import WindowDone
 from drift_runs.engines.base import EngineIdentity
 from drift_runs.lanes.bounds import WHOLE, Bounds
@@ -108,6 +108,7 @@ class Campaign:
         spill_bytes: int = DEFAULT_SPILL_BYTES,
         reporter: Reporter | None = None,
         bounds: Bounds = WHOLE,
+        state_bytes: int = DEFAULT_STATE_BYTES,
     ) -> Result:
         self.reporter = reporter or Reporter()
         request = Request(
@@ -118,6 +119,7 @@ class Campaign:
             follow_ups=tuple(follow_ups),
             only=tuple(only),
             spill_bytes=spill_bytes,
+            state_bytes=state_bytes,
             bounds=bounds,
         )
         return run_campaign(request, engine_identity(), self.reporter)

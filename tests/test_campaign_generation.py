@@ -106,6 +106,17 @@ def test_every_lane_is_logged_beside_the_comparison(generated: Campaign) -> None
     assert "branches/all/explored" in metrics and "rollout.exact/all/share" in metrics
 
 
+def test_it_is_the_same_to_the_byte_whether_the_captures_left_their_states_or_not(
+    generated: Campaign, tmp_path: Path, tiny_arms: Path
+) -> None:
+    campaign = prepared(tmp_path, tiny_arms)
+    result = campaign.run(state_bytes=0)
+    assert tree(campaign.root / "generation") == tree(generated.root / "generation")
+    # Every window of a root was evaluated again.
+    assert result.generation_timing.tokens > generated.result.generation_timing.tokens
+    assert not (generated.root / "states").exists() and not (campaign.root / "states").exists()
+
+
 def test_what_the_engines_would_have_chosen_at_a_root_is_what_was_captured(generated: Campaign) -> None:
     arm = run_id(generated, "q4_0")
     roots = {(row["window"], row["position"]): row for row in reader.load_roots(generated.uri, arm).to_pylist()}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from drift_runs import schema
 from drift_runs.capture.execution import Execution
-from drift_runs.capture.group import DEFAULT_SPILL_BYTES
+from drift_runs.capture.group import DEFAULT_SPILL_BYTES, DEFAULT_STATE_BYTES
 from drift_runs.capture.process import WindowDone
 from drift_runs.errors import DriftError
 from drift_runs.lanes.bounds import WHOLE, Bounds
@@ -35,6 +35,8 @@ class Request:
     only: tuple[str, ...] = ()
     """Names of candidates and follow-ups to take; empty means all."""
     spill_bytes: int = DEFAULT_SPILL_BYTES
+    state_bytes: int = DEFAULT_STATE_BYTES
+    """Room on disk for what engines' memories held behind their windows, until generation has read it."""
     bounds: Bounds = WHOLE
     """How much of the protocol's generation is run."""
 

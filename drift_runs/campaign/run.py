@@ -40,7 +40,10 @@ def run_campaign(request: Request, engine: EngineIdentity, reporter: Reporter) -
             follow_ups=request.follow_ups,
             only=request.only,
         )
-        return _Campaign(request, engine, executions, reporter).run()
+        try:
+            return _Campaign(request, engine, executions, reporter).run()
+        finally:
+            store.drop_states()
 
 
 class _Campaign:
@@ -167,13 +170,17 @@ class _Campaign:
             self.store.write_identity(
                 self.store.capture_folder(execution.capture_id), "capture.json", dict(execution.identity)
             )
-        for launch in pending(self.store, self.executions, group):
+        protocol = self.loaded.protocol
+        states = protocol.branches is not None or bool(protocol.tasks)
+        for launch in pending(self.store, self.executions, group, states=states):
             if launch.execution.name in self.log.outcomes:
                 continue  # it failed in an earlier group
             self.reporter.opening(launch.execution)
             try:
                 # Closed at once when left: until then its process goes on writing.
-                with contextlib.closing(run_launch(self.store, self.loaded, self.reference, launch.steps)) as events:
+                room = self.request.state_bytes - self.store.states_bytes() if states else 0
+                launched = run_launch(self.store, self.loaded, self.reference, launch.steps, state_room=room)
+                with contextlib.closing(launched) as events:
                     if not self._follow(events):
                         return False
             except (EngineError, ConfigError) as error:  # an engine refuses a setting with a ConfigError

@@ -22,6 +22,8 @@ class Step:
     """Compare with the reference's spilled rows."""
     spill: bool
     """Keep the full rows for others to compare with: the reference's first pass."""
+    keep_state: bool = False
+    """Keep what the engine's memory holds behind the window, for what is generated from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +63,10 @@ class Finished:
 Event = Opened | WindowDone | ReferenceChanged | Finished
 
 
-def run_launch(store: Store, loaded: LoadedProtocol, reference: Execution, steps: Sequence[Step]) -> Iterator[Event]:
-    """Take ``steps`` in order in one fresh process.
+def run_launch(
+    store: Store, loaded: LoadedProtocol, reference: Execution, steps: Sequence[Step], *, state_room: int = 0
+) -> Iterator[Event]:
+    """Take ``steps`` in order in one fresh process. ``state_room``: bytes that kept states may take.
 
     All steps belong to one engine setting: executions that differ in their pass alone share a process. The process is
     ended when the iteration is left, for whatever reason.
@@ -78,6 +82,7 @@ def run_launch(store: Store, loaded: LoadedProtocol, reference: Execution, steps
         "top_k": loaded.protocol.capture.top_k,
         "marks": loaded.protocol.marks.model_dump(include=COPY_SETTINGS),
         "reference": reference.capture_id,
+        "state_room": state_room,
         "steps": [_step(loaded, reference, step) for step in steps],
     }
     names = {step.execution.capture_id: step.execution.name for step in steps}
@@ -95,6 +100,7 @@ def _step(loaded: LoadedProtocol, reference: Execution, step: Step) -> dict[str,
         "capture": step.execution.capture_id,
         "comparison": step.execution.compared_with(reference) if step.compare else None,
         "spill": step.spill,
+        "keep_state": step.keep_state,
     }
 
 

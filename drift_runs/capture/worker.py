@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from dataclasses import replace
@@ -14,10 +15,13 @@ import numpy as np
 from drift_runs import schema
 from drift_runs.capture.score import ReferenceRows, ScoredWindow, WindowTask, score_window, scored_positions
 from drift_runs.capture.serving import check_unchanged, open_engine, peak_bytes, send, serve
-from drift_runs.engines.base import Engine
+from drift_runs.engines.base import Engine, KeepsState
 from drift_runs.measure.copies import copy_marks
 from drift_runs.measure.literals import literal_marks
 from drift_runs.store import Store, read_table, write_table
+
+_SPARED_BYTES = 2_000_000_000
+"""Free space that kept states leave to everybody else."""
 
 
 def _work(job: dict[str, Any], events: TextIO) -> None:
@@ -60,6 +64,8 @@ def _step(
     threads = min(job["settings"]["threads"], os.cpu_count() or 1)
     scored = score_window(engine, task, reference=reference, spill=spill, analysis_threads=threads)
     before = time.perf_counter()
+    if step["keep_state"]:
+        _keep_state(engine, store, job, step)
     check_unchanged(job)
     target = store.rows_file(step["capture"], name)
     kept = target.is_file()
@@ -84,6 +90,16 @@ def _step(
         engine_s=scored.engine_s,
         own_s=scored.own_s + time.perf_counter() - before,
     )
+
+
+def _keep_state(engine: Engine, store: Store, job: dict[str, Any], step: dict[str, Any]) -> None:
+    """As long as there is room: a state that is not there costs the evaluation of its window, and nothing else."""
+    if not isinstance(engine, KeepsState):
+        return
+    need = engine.state_bytes
+    room = min(job["state_room"], shutil.disk_usage(store.root).free - _SPARED_BYTES)
+    if need <= room and engine.keep_state(step["tokens"], store.state_file(step["capture"], step["window"])):
+        job["state_room"] -= need
 
 
 def _changed(kept: Path, scored: ScoredWindow) -> bool:

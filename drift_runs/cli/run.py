@@ -30,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spill-gb", type=float, default=8.0, help="room on disk for the reference's full rows (default: 8)"
     )
+    parser.add_argument(
+        "--state-gb",
+        type=float,
+        default=4.0,
+        help="room on disk for what the engines' memories hold behind the windows, until free generation has read it; "
+        "what does not fit is evaluated again (default: 4)",
+    )
     add_bounds_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -103,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
         follow_ups=follow_ups,
         only=tuple(args.arms),
         spill_gb=args.spill_gb,
+        state_gb=args.state_gb,
         bounds=bounds_of(args),
         as_json=args.json,
     )
@@ -117,6 +125,7 @@ def execute(
     follow_ups: Sequence = (),
     only: Sequence[str] = (),
     spill_gb: float = 8.0,
+    state_gb: float = 4.0,
     bounds: Bounds | None = None,
     as_json: bool = False,
 ) -> int:
@@ -132,6 +141,8 @@ def execute(
 
     if not 0 < spill_gb < float("inf"):  # false for NaN too
         raise ConfigError(f"{spill_gb} GB", where="--spill-gb", expected="a positive number")
+    if not 0 <= state_gb < float("inf"):
+        raise ConfigError(f"{state_gb} GB", where="--state-gb", expected="0 or more")
     protocol = loaded.protocol
     printed: list[Outcome] = []
 
@@ -152,6 +163,7 @@ def execute(
         follow_ups=tuple(follow_ups),
         only=tuple(only),
         spill_bytes=int(spill_gb * 1e9),
+        state_bytes=int(state_gb * 1e9),
         bounds=bounds or WHOLE,
     )
     try:

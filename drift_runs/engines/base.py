@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,3 +92,17 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """An engine whose memory can be written to a file, and read again by another process."""
+
+    @property
+    def state_bytes(self) -> int:
+        """Size of what ``keep_state`` would write."""
+        ...
+
+    def keep_state(self, tokens: Sequence[int], file: Path) -> bool:
+        """Write what the memory holds behind the scored part of ``tokens``; False: it could not be written."""
+        ...

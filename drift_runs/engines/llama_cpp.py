@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +19,15 @@ from drift_runs.errors import ConfigError, ContextOverflow, DriftError, EngineEr
 _NO_DEVICE = (c.c_void_p * 1)(None)
 """An empty list of devices. Without it a GPU that the library finds (Metal on a Mac) would be lent large products even
 when no layer is put there, and the capture says that its backend is the processor. It outlives every model."""
+
+DIGEST_BYTES = 32
+
+
+def state_digest(tokens: Sequence[int], state: NDArray[np.uint8]) -> bytes:
+    """SHA-256 of a memory's state and of the tokens that it is of. The library ends the process at a damaged one."""
+    found = hashlib.sha256(np.asarray(tokens, dtype="<i4").tobytes())
+    found.update(state)
+    return found.digest()
 
 
 class LlamaCpp:
@@ -275,6 +286,35 @@ class LlamaCpp:
         if not self._library.llama_memory_seq_rm(self._memory, 0, count, -1):
             raise EngineError("the model's memory cannot be cut", where=self.model_file.name)
         self._used = count
+
+    @property
+    def state_bytes(self) -> int:
+        """Size of what ``keep_state`` would write."""
+        self._refuse_closed()
+        return int(self._library.llama_state_seq_get_size(self._context, 0))
+
+    def keep_state(self, tokens: Sequence[int], file: Path) -> bool:
+        """Write keys and values of the first ``_used`` of ``tokens``, which were just scored; False: it did not fit.
+
+        Whoever opens the same weights with the same KV types and takes them is where this engine is now, to the bit.
+        """
+        self._refuse_closed()
+        state = np.empty(self.state_bytes, dtype=np.uint8)
+        room = state.ctypes.data_as(c.POINTER(c.c_uint8))
+        if self._library.llama_state_seq_get_data(self._context, room, state.size, 0) != state.size:
+            return False
+        part = file.with_name(f".{file.name}.tmp")
+        try:
+            part.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as out:
+                out.write(state_digest(tokens[: self._used], state))
+                state.tofile(out)
+            part.replace(file)
+        except OSError:  # the disk is full: whoever comes evaluates the text again
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+            return False
+        return True
 
     def reset(self) -> None:
         """Forget the history; the cache's bytes are cleared too, so that a stale cell can change nothing."""

@@ -15,6 +15,7 @@ written greedily:
 
 from __future__ import annotations
 
+import ctypes as c
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from drift_runs.engines import llama_cpp_binding as binding
 from drift_runs.engines.base import EngineSettings
-from drift_runs.engines.llama_cpp import LlamaCpp
+from drift_runs.engines.llama_cpp import DIGEST_BYTES, LlamaCpp, state_digest
 from drift_runs.errors import ConfigError, ContextOverflow, EngineError
 
 _HELD, _BRANCH = 0, 1
@@ -96,6 +97,29 @@ class BranchingLlamaCpp(LlamaCpp):
             place += len(block.logits)
         self._held = len(tokens)
         return rows
+
+    def take_state(self, tokens: Sequence[int], file: Path) -> bool:
+        """Take ``tokens`` as the held text from what ``keep_state`` of the same execution wrote, evaluating nothing.
+
+        Its branches are those behind ``hold(tokens, [])``, to the bit. False, and nothing is held, where the file is
+        missing, damaged, of other tokens or of another kind of memory.
+        """
+        self.reset()
+        if not 1 <= len(tokens) <= self.settings.context_tokens:
+            return False
+        try:
+            kept = np.fromfile(file, dtype=np.uint8)
+        except OSError:
+            return False
+        digest, state = kept[:DIGEST_BYTES], kept[DIGEST_BYTES:]
+        if digest.tobytes() != state_digest(tokens, state):
+            return False
+        found = state.ctypes.data_as(c.POINTER(c.c_uint8))
+        if self._library.llama_state_seq_set_data(self._context, found, state.size, _HELD) != state.size:
+            self.reset()
+            return False
+        self._held = len(tokens)
+        return True
 
     def branch(self, count: int) -> None:
         """Drop the branch before; a new one begins behind the first ``count`` of the held tokens.

@@ -1,7 +1,9 @@
 """Roots: the flips from which futures are followed, by the rule of the protocol. METRICS, Generation.
 
-What is drawn depends on ``seeds.roots``, the arm and the range alone: another range, another arm or a larger cap
-changes no draw that was there before.
+The draw is coordinated: every place has its number by ``seeds.roots`` alone, and the smallest numbers are drawn. So
+arms that flip at the same place are followed from it together, and their futures can be compared root by root; the
+reference writes its own once for all of them. Another range, another arm or a larger cap changes no draw that was there
+before.
 """
 
 from __future__ import annotations
@@ -75,9 +77,9 @@ def select_roots(comparison: pa.Table, protocol: Protocol, *, arm: str) -> pa.Ta
     ``branches.per_range`` in each range, drawn; those outside every range are one pool. Never more than
     ``branches.cap``.
 
-    Strong overturns come first, then the others in the order in which they were drawn. Of both it is one of each range
-    in turn, so that the first few, which are all that a bounded run follows, already spread over the ranges. A protocol
-    without ``branches`` explores none.
+    Strong overturns come first, then the others, both in the order in which they were drawn. Of both it is one of each
+    range in turn, so that the first few, which are all that a bounded run follows, already spread over the ranges. A
+    protocol without ``branches`` explores none.
     """
     branches = protocol.branches
     if branches is None:
@@ -88,10 +90,11 @@ def select_roots(comparison: pa.Table, protocol: Protocol, *, arm: str) -> pa.Ta
     for row in every_root(comparison, protocol, arm=arm).to_pylist():
         (strong if row["why"] == STRONG else pools)[row["range"]].append(row)
     limit = branches.per_range if branches.roots == "strong-first" else None
-    drawn = [_drawn(pool, protocol, arm, name)[:limit] for name, pool in pools.items()]
+    drawn = [_drawn(pool, protocol)[:limit] for pool in pools.values()]
     why = DRAWN if branches.roots == "strong-first" else EVERY
     others = [row | {"why": why} for row in _in_turn(drawn)]
-    return _table([*_in_turn(strong.values()), *others][: branches.cap])
+    first = _in_turn([_drawn(pool, protocol) for pool in strong.values()])
+    return _table([*first, *others][: branches.cap])
 
 
 def null_roots(roots: pa.Table | Sequence[pa.Table], protocol: Protocol, floor: Floor) -> pa.Table:
@@ -128,7 +131,7 @@ def null_roots(roots: pa.Table | Sequence[pa.Table], protocol: Protocol, floor: 
             pool.setdefault(_place(row), row | changed | {"reference_p1": p1, "candidate_p1": None})
     windows = {window.name: at for at, window in enumerate(protocol.windows)}
     ordered = sorted(pool.values(), key=lambda row: (windows[row["window"]], row["position"]))
-    return _table([*own, *_drawn(ordered, protocol, floor.name, "")][: branches.cap])
+    return _table([*own, *_drawn(ordered, protocol)][: branches.cap])
 
 
 class _Places:
@@ -160,11 +163,16 @@ def _place(row: Root) -> tuple[str, int]:
     return row["window"], row["position"]
 
 
-def _drawn(pool: Sequence[Root], protocol: Protocol, arm: str, scope: str) -> list[Root]:
-    """A permutation of the pool: any first part of it is a sample without replacement, and a longer part holds it."""
-    words = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") for name in (arm, scope)]
-    generator = np.random.default_rng([protocol.seeds.roots, *words])
-    return [pool[at] for at in generator.permutation(len(pool))]
+def _drawn(pool: Sequence[Root], protocol: Protocol) -> list[Root]:
+    """A permutation of the pool: any first part of it is a sample without replacement, and a longer part holds it.
+
+    Coordinated sampling by permanent random numbers (Brewer, Early and Joyce, 1972): the number is the place's own.
+    """
+
+    def number(row: Root) -> bytes:
+        return hashlib.sha256(f"{protocol.seeds.roots}\0{row['window']}\0{row['position']}".encode()).digest()
+
+    return sorted(pool, key=number)
 
 
 def _in_turn(pools: Iterable[Sequence[Root]]) -> list[Root]:

@@ -8,12 +8,13 @@ from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from drift_runs.capture.execution import Execution
 from drift_runs.generate.roots import Existing, every_root, existing, null_roots, select_roots
 from drift_runs.lanes.bounds import Bounds
 from drift_runs.lanes.identity import Lane, futures_lane, rollouts_lane, sampled_lane, tasks_lane
-from drift_runs.lanes.steps import Wanted, constrained_steps, future_steps, of_roots, prompt_step, task_steps
+from drift_runs.lanes.steps import Best, Wanted, constrained_steps, future_steps, of_roots, prompt_step, task_steps
 from drift_runs.protocol.generation import Constrained, Task
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Protocol
@@ -46,6 +47,7 @@ class LanePlan:
         self.executions = [execution for execution in executions if execution.kind != "launch"]
         self.reference = executions[0]
         self.roots: dict[str, Explored] = {}
+        self._comparison = comparison
         if loaded.protocol.branches is not None:
             self._select(comparison)
 
@@ -127,11 +129,29 @@ class LanePlan:
                 found |= dict.fromkeys(of_roots(roots, candidate=self.crosses(other)))
         return tuple(found)
 
+    def _best(self, execution: Execution) -> Best:
+        """What an execution's own rows say that it would choose."""
+        side = "candidate_top"
+        compared = execution
+        if execution is self.reference:
+            # Every comparison with it says the same of it; that of most windows says it of the most places.
+            side = "reference_top"
+            others = [other for other in self.executions if other.against == execution.name and other is not execution]
+            if not others:
+                return lambda window, position: None
+            compared = max(others, key=lambda other: len(other.windows))
+        table = self._comparison(compared)
+        known = table.filter(pc.fill_null(pc.greater_equal(table[side], 0), False))
+        places = zip(known["window"].to_pylist(), known["position"].to_pylist(), strict=True)
+        tops = dict(zip(places, known[side].to_pylist(), strict=True))
+        return lambda window, position: tops.get((window, position))
+
     def steps(self, store: Store, execution: Execution) -> list[dict[str, Any]]:
         """What is left of every lane of an execution."""
         loaded, steps = self.loaded, []
+        best = self._best(execution)
         if loaded.protocol.branches is not None:
-            steps += future_steps(loaded, store, self.futures(execution), self.wanted(execution))
+            steps += future_steps(loaded, store, self.futures(execution), self.wanted(execution), best)
             for _, lane in self.constrained(execution):
                 steps += constrained_steps(loaded, store, lane, self.roots[execution.name].roots)
         if prompts := self.prompts(execution):
@@ -141,7 +161,7 @@ class LanePlan:
             prompts, draws = self.sampled_prompts(execution), range(loaded.protocol.sampled.draws)
             steps += prompt_step(loaded, store, lane, prompts, draws)
         if self.tasks:
-            steps += task_steps(loaded, store, tasks_lane(loaded, execution), self.tasks)
+            steps += task_steps(loaded, store, tasks_lane(loaded, execution), self.tasks, best)
         return steps
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,13 @@ def of_roots(roots: pa.Table, *, reference: bool = True, candidate: bool = True)
     return tuple(wanted)
 
 
-def future_steps(loaded: LoadedProtocol, store: Store, lane: Lane, wanted: Iterable[Wanted]) -> list[dict[str, Any]]:
+Best = Callable[[str, int], int | None]
+"""What an execution would choose at a place of a window, as it was captured; None where that is not known."""
+
+
+def future_steps(
+    loaded: LoadedProtocol, store: Store, lane: Lane, wanted: Iterable[Wanted], best: Best
+) -> list[dict[str, Any]]:
     """A step a window, in the protocol's order, without the futures that are there already."""
     missing: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for item in wanted:
@@ -47,6 +53,7 @@ def future_steps(loaded: LoadedProtocol, store: Store, lane: Lane, wanted: Itera
         {
             **_window_step(loaded, lane, window.name),
             "roots": [[position, firsts] for position, firsts in sorted(missing[window.name].items())],
+            **_kept(store, lane, window.name, missing[window.name], best),
         }
         for window in loaded.protocol.windows
         if window.name in missing
@@ -70,7 +77,9 @@ def constrained_steps(loaded: LoadedProtocol, store: Store, lane: Lane, roots: p
     ]
 
 
-def task_steps(loaded: LoadedProtocol, store: Store, lane: Lane, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+def task_steps(
+    loaded: LoadedProtocol, store: Store, lane: Lane, tasks: Sequence[Task], best: Best
+) -> list[dict[str, Any]]:
     """A step a window, in the protocol's order, without the answers that are there already."""
     missing: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
@@ -80,6 +89,7 @@ def task_steps(loaded: LoadedProtocol, store: Store, lane: Lane, tasks: Sequence
         {
             **_window_step(loaded, lane, window.name),
             "tasks": [[task.at, task.name, task.horizon_tokens] for task in missing[window.name]],
+            **_kept(store, lane, window.name, {task.at for task in missing[window.name]}, best),
         }
         for window in loaded.protocol.windows
         if window.name in missing
@@ -95,6 +105,17 @@ def prompt_step(
         done = store.rolled_prompts(lane.id, number)
         left += [[number, name, list(loaded.prompt_ids.ids[name])] for name in prompts if name not in done]
     return [{"lane": lane.kind, "generation": lane.id, "rule": dict(lane.rule), "prompts": left}] if left else []
+
+
+def _kept(store: Store, lane: Lane, window: str, positions: Iterable[int], best: Best) -> dict[str, Any]:
+    """Where the window's state would lie, and what its rows said at the roots: with both nothing is evaluated again."""
+    said = {position: best(window, position) for position in positions}
+    if any(token is None for token in said.values()):
+        return {}
+    return {
+        "state": str(store.state_file(lane.execution.capture_id, window)),
+        "best": [[position, token] for position, token in said.items()],
+    }
 
 
 def _window_step(loaded: LoadedProtocol, lane: Lane, name: str) -> dict[str, Any]:

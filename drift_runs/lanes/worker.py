@@ -76,9 +76,13 @@ class _WindowStep:
         started = time.perf_counter()
         # All of it, whatever is missing: which roots are explored must not change what is computed.
         held = self.step["tokens"][: self.step["held"]]
-        logits = self.bench.engine.hold(held, [position - 1 for position in positions])
-        best = {at: self._best(row) for at, row in zip(positions, logits, strict=True)}
-        self.evaluated = len(held)
+        engine = self.bench.engine
+        if "state" in self.step and engine.take_state(held, Path(self.step["state"])):
+            best = dict(self.step["best"])
+        else:
+            logits = engine.hold(held, [position - 1 for position in positions])
+            best = {at: self._best(row) for at, row in zip(positions, logits, strict=True)}
+            self.evaluated = len(held)
         for branch in branches:
             if self.step["grammar"]:
                 position, _ = branch

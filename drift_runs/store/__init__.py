@@ -10,6 +10,7 @@
     <store>/campaigns/<protocol digest>-<key>.json        which capture is which arm
     <store>/dictionaries/<dictionary digest>.parquet      schema DICTIONARY: the bytes of each token
     <store>/spill/                                        full rows of the reference, for the group at work only
+    <store>/states/<capture id>/<window>.state            keys and values of a captured window, for this campaign only
 
 Every file is written under a temporary name, flushed, and renamed. A file that is there is whole.
 """

@@ -37,10 +37,10 @@ class Store(GenerationFiles):
                     expected="a folder that drift wrote",
                     todo="name it with --store, or run 'drift demo' first",
                 )
-            # A store's spill is deleted at every start; in a folder that is no store it is somebody's own.
-            if self.spill_folder.exists():
+            # These are deleted at every start; in a folder that is no store they are somebody's own.
+            if own := next((folder.name for folder in self._passing if folder.exists()), ""):
                 raise StoreError(
-                    f"no store, and {self.spill_folder.name!r} in it would be deleted",
+                    f"no store, and {own!r} in it would be deleted",
                     where=str(self.root),
                     expected="an empty folder or a store",
                     todo="name another folder with --store",
@@ -87,14 +87,35 @@ class Store(GenerationFiles):
             lock.release()
 
     def _clean(self) -> None:
-        """What a killed process left: spilled rows and temporary files."""
-        shutil.rmtree(self.spill_folder, ignore_errors=True)
+        """What a killed process left: spilled rows, kept states and temporary files."""
+        for folder in self._passing:
+            shutil.rmtree(folder, ignore_errors=True)
         patterns = [".*.tmp", "*/.*.tmp", f"dictionaries/*{PART}"]
         folders = ("captures/*", "comparisons/*", "generation/*", "generation/*/*")
         patterns += [f"{folder}/{name}" for folder in folders for name in (f"*{PART}", ".*.tmp")]
         for pattern in patterns:
             for part in self.root.glob(pattern):
                 part.unlink(missing_ok=True)
+
+    @property
+    def _passing(self) -> tuple[Path, ...]:
+        """Folders that die with the process that filled them."""
+        return self.spill_folder, self.states_folder
+
+    @property
+    def states_folder(self) -> Path:
+        return self.root / "states"
+
+    def state_file(self, capture: str, window: str) -> Path:
+        """What an engine's memory held behind a window of a capture."""
+        return self.states_folder / capture / f"{window}.state"
+
+    def states_bytes(self) -> int:
+        """Size of all kept states."""
+        return sum(path.stat().st_size for path in self.states_folder.glob("*/*.state"))
+
+    def drop_states(self) -> None:
+        shutil.rmtree(self.states_folder, ignore_errors=True)
 
     @property
     def spill_folder(self) -> Path:

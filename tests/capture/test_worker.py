@@ -155,6 +155,7 @@ def endless_job(campaign: Campaign) -> dict:
         "capture": reference.capture_id,
         "comparison": None,
         "spill": False,
+        "keep_state": False,
     }
     return {
         "store": str(campaign.root),

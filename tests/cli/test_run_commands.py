@@ -133,6 +133,8 @@ class TestRun:
         (["--spill-gb", "0"], "--spill-gb: 0.0 GB; expected a positive number"),
         (["--spill-gb", "nan"], "--spill-gb: nan GB; expected a positive number"),
         (["--spill-gb", "inf"], "--spill-gb: inf GB; expected a positive number"),
+        (["--state-gb", "-1"], "--state-gb: -1.0 GB; expected 0 or more"),
+        (["--state-gb", "nan"], "--state-gb: nan GB; expected 0 or more"),
         (["--machine", "none.toml"], "none.toml: no such file"),
         (["--followups", "none.toml"], "none.toml"),
         (["--tracking-uri", "file:///tmp/x"], "file store"),

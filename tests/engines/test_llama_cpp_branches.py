@@ -134,6 +134,64 @@ class TestBranches:
         assert found[0] == found[1] == found[2]
 
 
+class TestStates:
+    """What one engine's memory held, read by another."""
+
+    @pytest.mark.parametrize("changed", SHAPES)
+    def test_branches_are_those_of_the_held_text_to_the_byte(
+        self, open_tiny: Opener, open_branching: BranchingOpener, tokens: list[int], tmp_path: Path, changed: dict
+    ) -> None:
+        capturing, held, engine = open_tiny(**changed), open_branching(**changed), open_branching(**changed)
+        list(capturing.score(tokens, [5, len(tokens) - 1]))
+        file = tmp_path / "new" / "a.state"
+        assert capturing.keep_state(tokens, file)
+        assert file.stat().st_size == capturing.state_bytes + 32 and [file] == list(file.parent.iterdir())
+        held.hold(tokens[:-1], [])
+        assert engine.take_state(tokens[:-1], file)
+        for count in (len(tokens) - 1, 1, 12, 31):
+            held.branch(count)
+            engine.branch(count)
+            assert future(engine).tobytes() == future(held).tobytes()
+
+    def test_of_other_tokens_damaged_or_missing_it_is_not_taken(
+        self, open_tiny: Opener, open_branching: BranchingOpener, tokens: list[int], tmp_path: Path
+    ) -> None:
+        capturing, engine = open_tiny(), open_branching()
+        list(capturing.score(tokens, [len(tokens) - 1]))
+        file = tmp_path / "a.state"
+        assert capturing.keep_state(tokens, file)
+        kept = file.read_bytes()
+        assert not engine.take_state(tokens[:-2], file)
+        assert not engine.take_state([*tokens[:-2], 7], file)
+        assert not engine.take_state(tokens[:-1], tmp_path / "none.state")
+        for damaged in (kept[:-1], kept[:40], b"", kept[:100] + bytes([kept[100] ^ 1]) + kept[101:]):
+            file.write_bytes(damaged)
+            assert not engine.take_state(tokens[:-1], file)
+            with pytest.raises(ConfigError, match="no branch behind"):
+                engine.branch(1)
+        file.write_bytes(kept)
+        assert engine.take_state(tokens[:-1], file)
+
+    def test_of_another_kind_of_memory_it_is_not_taken(
+        self, open_tiny: Opener, open_branching: BranchingOpener, tokens: list[int], tmp_path: Path
+    ) -> None:
+        capturing, engine = open_tiny(kv="q8_0"), open_branching()
+        list(capturing.score(tokens, [len(tokens) - 1]))
+        assert capturing.keep_state(tokens, tmp_path / "a.state")
+        assert not engine.take_state(tokens[:-1], tmp_path / "a.state")
+        engine.hold(tokens[:-1], [])
+        engine.branch(3)
+        assert np.isfinite(future(engine)).all()
+
+    def test_where_nothing_can_be_written_it_says_so(
+        self, open_tiny: Opener, tokens: list[int], tmp_path: Path
+    ) -> None:
+        capturing = open_tiny()
+        list(capturing.score(tokens, [len(tokens) - 1]))
+        (tmp_path / "file").write_text("")
+        assert not capturing.keep_state(tokens, tmp_path / "file" / "a.state")
+
+
 class TestRoom:
     def test_it_is_counted_by_positions_and_by_cells(self, open_branching: BranchingOpener, tokens: list[int]) -> None:
         engine = open_branching()
