@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from drift_runs.generate.calls import Call, Malformed, NoCall, TooSlow, misfit, strict_json, time_limit
 from drift_runs.generate.checks_sql import Refused, Unbounded, query_rows, rows_difference
-from drift_runs.generate.fenced import unfenced
+from drift_runs.generate.code_blocks import unfenced
 from drift_runs.generate.future import CONTEXT, HORIZON, Scene
 from drift_runs.generate.syntaxes import parse
 from drift_runs.generate.values import difference, quoted, shortened

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drift_runs.generate import checks as module
 from drift_runs.generate.checks import Checked, check
-from drift_runs.generate.fenced import unfenced
+from drift_runs.generate.code_blocks import unfenced
 from drift_runs.generate.future import Scene
 from drift_runs.generate.values import difference, same_value
 from drift_runs.generate.words import stands_alone

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drift_runs.generate.code_blocks import Block, block_at, open_block
+from drift_runs.generate.code_blocks import Block, block_at, open_block, unfenced
 
 
 def test_a_block_has_a_language_a_body_and_an_end() -> None:
@@ -30,6 +30,8 @@ def test_a_block_has_a_language_a_body_and_an_end() -> None:
         ("```sql\r\nSELECT 1\r\n", "sql"),
         ("```x\n``` y\n", "x"),
         ("```{r}\n", ""),
+        ("~~~a`b\n", "a"),
+        ("~~~ sql `x` ~~~\n```\n", "sql"),
     ],
 )
 def test_a_block_is_open_until_as_many_marks_stand_alone(text: str, language: str) -> None:
@@ -73,6 +75,28 @@ def test_what_looks_like_a_fence_in_a_call_is_none() -> None:
     assert open_block(text[: text.index("```sh")], [(0, 15)]) is None
 
 
+def test_a_fence_in_a_list_opens_a_block_and_is_no_answer() -> None:
+    """How far a fence may be indented is all that the two readings differ in."""
+    deep, shallow = "1. so\n    ```sql\n    SELECT 1\n    ```\n", "1. so\n   ```sql\n   SELECT 1\n   ```\n"
+    for text in (deep, shallow):
+        found = block_at(text, text.index("\n") + 1)
+        assert found is not None and (found.language, found.body) == ("sql", "SELECT 1\n")
+    assert unfenced(deep) == deep
+    assert unfenced(shallow) == "   SELECT 1"
+    # A fence of code that is indented by four does not close the block either.
+    assert unfenced("```\na\n    ```\nb\n```") == "a\n    ```\nb"
+
+
+@settings(deadline=None)
+@given(st.text("`~\n a", max_size=40))
+def test_one_reading_closes_what_the_other_closes(text: str) -> None:
+    """Where no line is indented, a whole block that opens a text and leaves nothing behind it is the answer."""
+    lines = "\n".join(line.lstrip(" ") for line in text.split("\n"))
+    block = block_at(lines, 0)
+    if block is not None and block.end == len(lines):
+        assert unfenced(lines) + ("\n" if block.body else "") == block.body
+
+
 @settings(deadline=None)
 @given(st.text("`~\n a", max_size=40))
 def test_the_open_block_is_one_that_does_not_end(text: str) -> None:
@@ -89,4 +113,7 @@ def test_time_is_linear() -> None:
     begun = time.process_time()
     for text in ("```\n" * 50_000, "```x\n" * 50_000, "`" * 200_000, "```\n" + "~~~\n" * 50_000, " " * 200_000):
         open_block(text)
+        unfenced(text)
+    fences = "~~~x\n" * 50_000
+    open_block(fences, [(at, at + 4) for at in range(0, len(fences), 5)])
     assert time.process_time() - begun < 5
