@@ -37,6 +37,21 @@ VIEWS = {"with": "all", "without": "without_outliers", "only": "only_outliers"}
 
 _COMPONENT = re.compile(r"[A-Za-z0-9_.-](?:[A-Za-z0-9_. -]*[A-Za-z0-9_.-])?")
 _WORST_RANGE = "worst_range."
+_COUNTED = (
+    ("answer.", "", "answers"),
+    ("branches", "existing", "flips"),
+    ("branches", "", "roots"),
+    ("rollout.early_stop", "", "rollouts"),
+    ("rollout.loop", "", "rollouts"),
+    ("rollout.prefix", "tokens", "tokens"),
+    ("rollout.", "", "prompts"),
+    ("sampled.", "", "pairs of rollouts"),
+    ("task.", "", "tasks"),
+    ("", "windows_above", "windows"),
+    ("", "", "positions"),
+)
+"""What a figure is over: the noun of the first row whose beginning of the spec and statistic (empty: any) fit."""
+
 _FIRST_INTEGER = re.compile(r"\d+")
 
 
@@ -178,8 +193,8 @@ def _with_what_stands_beside(row: Mapping[str, Any], token: str) -> list[tuple[s
             value = row[end]
             if value is not None and math.isfinite(value):
                 found.append((name_of(row, end), float(value), f"{shown}, {end} end of {row['interval']}"))
-        found.append((name_of(row, "n"), float(row["n"]), f"{shown}, positions used"))
-        found.append((name_of(row, "excluded"), float(row["excluded"]), f"{shown}, positions left out"))
+        found.append((name_of(row, "n"), float(row["n"]), f"{shown}, {_counted(row)} used"))
+        found.append((name_of(row, "excluded"), float(row["excluded"]), f"{shown}, {_counted(row)} left out"))
     return found
 
 
@@ -199,10 +214,17 @@ def _points(row: Mapping[str, Any]) -> list[SeriesPoint]:
 
 
 def _display(row: Mapping[str, Any]) -> str:
-    unit = "answers" if row["spec"].startswith("answer.") else "positions"
-    where = f"all {unit}" if row["scope_kind"] == "all" else f"{row['scope_kind']} {row['scope']}"
+    where = f"all {_counted(row)}" if row["scope_kind"] == "all" else f"{row['scope_kind']} {row['scope']}"
     view = {"with": "", "without": ", without outliers", "only": ", outliers only"}[row["outliers"]]
     return f"{row['spec']} {row['statistic']}, {where}{view}"
+
+
+def _counted(row: Mapping[str, Any]) -> str:
+    return next(
+        noun
+        for beginning, statistic, noun in _COUNTED
+        if row["spec"].startswith(beginning) and statistic in ("", row["statistic"])
+    )
 
 
 def _component(text: str, what: str) -> str:

@@ -227,6 +227,40 @@ def test_a_name_can_be_traced_to_what_a_person_reads():
     assert chosen.display["kl.topk-shared.20/all/mean"] == "kl.topk-shared@20 mean, all positions"
 
 
+@pytest.mark.parametrize(
+    ("spec", "statistic", "expected"),
+    [
+        ("answer.exact", "rate", "answer.exact rate, all answers"),
+        ("branches", "invalid", "branches invalid, all roots"),
+        ("branches", "wrong-call", "branches wrong-call, all roots"),
+        ("branches", "existing", "branches existing, all flips"),
+        ("rollout.exact", "count", "rollout.exact count, all prompts"),
+        ("rollout.prefix", "share", "rollout.prefix share, all prompts"),
+        ("rollout.prefix", "tokens", "rollout.prefix tokens, all tokens"),
+        ("rollout.loop", "candidate.count", "rollout.loop candidate.count, all rollouts"),
+        ("rollout.early_stop", "candidate.count", "rollout.early_stop candidate.count, all rollouts"),
+        ("task.passed", "lost", "task.passed lost, all tasks"),
+        ("nll", "windows_above", "nll windows_above, all windows"),
+        ("flip", "count", "flip count, all positions"),
+    ],
+)
+def test_what_a_person_reads_says_what_is_counted(spec, statistic, expected):
+    chosen = names.select(figures(figure(spec=spec, statistic=statistic)))
+    assert tuple(chosen.display.values()) == (expected,)
+
+
+def test_a_sampled_share_is_over_pairs_of_rollouts():
+    chosen = names.select(figures(figure(spec="sampled.exact@0.7", statistic="share")))
+    assert chosen.display == {"sampled.exact.0.7/all/share": "sampled.exact@0.7 share, all pairs of rollouts"}
+
+
+def test_the_counts_beside_a_rate_say_what_they_count():
+    chosen = names.select(figures(figure(spec="flip", statistic="rate", outliers="without", low=0.1, high=0.2)))
+    shown = "flip rate, all positions, without outliers"
+    assert chosen.display["flip/without_outliers/rate.n"] == f"{shown}, positions used"
+    assert chosen.display["flip/without_outliers/rate.excluded"] == f"{shown}, positions left out"
+
+
 def test_a_run_with_every_measure_logs_sixty_to_ninety_metrics():
     headline = ["mean", "window_mean", "p50", "p90", "p95", "p99", "p99.9", "max", "tail_share", "worst_range.p95"]
     headline += ["worst_range.mean", "excluded", "infinite", "exactly_zero", "windows_above", "p95_lower"]
