@@ -14,6 +14,7 @@ from dashboard import data, state
 from dashboard.components import style
 from dashboard.components.markup import Html, tag
 from dashboard.figures import Book, Column, Columns, columns_of, differs_by_outliers
+from drift_runs.charts import palette
 from drift_runs.errors import DriftError
 from drift_runs.measure.comparability import compare_keys, key_from_tags, ranked_groups
 
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord, CampaignRecord
 
 SWITCH_LABELS = {"with": "with outliers", "without": "without outliers", "both": "side by side"}
-FACET_LABELS = {"derivative": "Derivative", "weights": "Weights", "kv": "KV", "engine": "Engine"}
+FACET_LABELS = {
+    "derivative": "Derivative",
+    "weights": "Weights",
+    "kv": "KV",
+    "hardware": "Hardware",
+    "engine": "Engine",
+}
 SHOWN_ROLES = ("candidate", "follow-up", "floor", "launch")
 """Roles of arms in the order in which a list of arms names them."""
 BESIDE_ROLES = ("floor", "launch")
@@ -70,6 +77,12 @@ class Page:
         if unknown:
             reasons |= {name: unknown for name in groups[0].arms}
         return Ranking(frozenset(keys) - frozenset(reasons), reasons, groups[0].arms)
+
+    @property
+    def colours(self) -> Mapping[str, str]:
+        """The colour of each arm, the same on every page whatever is filtered."""
+        names = [arm.arm for role in ("candidate", "follow-up") for arm in self.campaign.arms if arm.role == role]
+        return palette.arm_colours(names, reference=self.campaign.reference)
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -121,6 +134,14 @@ def open_bare(title: str) -> state.View:
 def choose(name: str, allowed: Sequence[str]) -> str:
     """The view's value of a field that only this page knows the choices of; says so where a link asked for another."""
     value, note = state.choose(name, allowed)
+    if note:
+        st.html(tag("div", note, cls="dr-notes", role="alert"))
+    return value
+
+
+def choose_some(name: str, allowed: Sequence[str]) -> tuple[str, ...]:
+    """As :func:`choose`, for a list."""
+    value, note = state.choose_some(name, allowed)
     if note:
         st.html(tag("div", note, cls="dr-notes", role="alert"))
     return value

@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 
 PAGES = {
     "overview": "",
-    "measures": "measures",
+    "compare": "compare",
+    "history": "history",
     "ranges": "ranges",
-    "rows": "rows",
-    "answers": "answers",
-    "pairs": "pairs",
+    "tails": "tails",
     "outliers": "outliers",
+    "rows": "rows",
+    "branches": "branches",
+    "rollouts": "rollouts",
+    "answers": "answers",
+    "determinism": "determinism",
+    "measures": "measures",
+    "protocol": "protocol",
     "published": "published",
 }
 CHROMIUM_ARGUMENTS = (

@@ -19,9 +19,26 @@ SORTS = ("arm", "protocol", "flip", "mean", "p95", "worst", "strong", "exact", "
 ORDERS = ("desc", "asc")
 METRICS = ("divergence.p95", "divergence.mean", "flip.rate")
 LISTS = ("strong_overturn", "dnll", "kl", "support_collapse")
-FACETS = ("derivative", "weights", "kv", "engine")
+FACETS = ("derivative", "weights", "kv", "hardware", "engine")
+GROUPS = ("none", *FACETS)
+LITERALS = ("any", "yes", "no")
+COLOURINGS = ("divergence", "flip")
+PAIRS = ("branch", "token", "weights")
+OPEN_LISTS = ("arms", "outcome", "band", "kind")
+"""Lists that only their own page knows the choices of. Empty lets everything through."""
 
-_CLOSED = {"outliers": OUTLIERS, "sort": SORTS, "order": ORDERS, "metric": METRICS, "listed": LISTS}
+_CLOSED = {
+    "outliers": OUTLIERS,
+    "sort": SORTS,
+    "order": ORDERS,
+    "metric": METRICS,
+    "listed": LISTS,
+    "group": GROUPS,
+    "literal": LITERALS,
+    "colouring": COLOURINGS,
+    "pair": PAIRS,
+}
+_LISTS = (*FACETS, *OPEN_LISTS)
 _FORMER = {
     ("sort", "kl_mean"): "mean",
     ("sort", "kl_p95"): "p95",
@@ -55,10 +72,35 @@ class View:
     """``spec/statistic`` in which pairs of arms are set against each other; ``*`` is the first."""
     source: str = ANY
     """Published source; ``*`` is the first."""
+    group: str = "none"
+    """Facet by which the overview groups arms."""
+    plot: str = ANY
+    """``spec/statistic`` of the figure that a chart shows; ``*`` is the page's first."""
+    span: str = ANY
+    """Range whose text is shown; ``*`` is the first."""
+    colouring: str = "divergence"
+    """What colours a text's positions."""
+    root: str = ANY
+    """``window/position`` of the root that is shown; ``*`` is the first that passes the filters."""
+    pair: str = "branch"
+    """Which two futures of the root."""
+    literal: str = "any"
+    """Whether roots lie in a literal."""
+    history: str = ANY
+    """Protocol whose campaigns are set side by side over time; ``*`` is the campaign's own."""
+    shown: str = "1"
+    """Page of a long list, from 1."""
+    arms: tuple[str, ...] = ()
+    """Arms that are set side by side."""
+    outcome: tuple[str, ...] = ()
+    band: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    """Filters of roots."""
     derivative: tuple[str, ...] = ()
     """Facet filters: empty lets every arm through."""
     weights: tuple[str, ...] = ()
     kv: tuple[str, ...] = ()
+    hardware: tuple[str, ...] = ()
     engine: tuple[str, ...] = ()
 
     @property
@@ -107,7 +149,7 @@ def decode(params: Mapping[str, Sequence[str]]) -> Decoded:
     found: dict[str, str | tuple[str, ...]] = {}
     for name in known:
         values = [value for value in params[name] if value]
-        if name in FACETS:
+        if name in _LISTS:
             found[name] = tuple(dict.fromkeys(value for value in values if value != ANY))
             continue
         value = values[-1] if values else ""
@@ -164,6 +206,20 @@ def choose(name: str, allowed: Sequence[str]) -> tuple[str, str]:
     return allowed[0], f"{name} = {_cut(value)} in the link does not exist here; showing {_cut(allowed[0])}."
 
 
+def choose_some(name: str, allowed: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """As :func:`choose`, for one of ``OPEN_LISTS``: what the view has of what there is, and a note for the rest."""
+    import streamlit as st
+
+    view: View = st.session_state.get(_SESSION_VIEW, View())
+    wanted = getattr(view, name)
+    kept = tuple(value for value in wanted if value in allowed)
+    if kept == wanted:
+        return kept, ""
+    settle(Decoded(replace(view, **{name: kept}), ()))
+    lost = ", ".join(_cut(value) for value in wanted if value not in allowed)
+    return kept, f"{name} = {lost} in the link does not exist here; filter dropped."
+
+
 def _cut(value: str) -> str:
     return value if len(value) <= 60 else value[:57] + "..."
 
@@ -215,7 +271,8 @@ def change(**values: str | Iterable[str]) -> None:
     view: View = st.session_state.get(_SESSION_VIEW, View())
     typed = {name: value if isinstance(value, str) else tuple(value) for name, value in values.items()}
     if typed.get("campaign", view.campaign) != view.campaign:
-        view = replace(view, scope="all", arm=ANY, figure=ANY, **{name: () for name in FACETS})
+        fresh = dict.fromkeys(("arm", "figure", "plot", "span", "root", "history"), ANY)
+        view = replace(view, scope="all", shown="1", **fresh, **dict.fromkeys(_LISTS, ()))
     st.session_state[_SESSION_VIEW] = replace(view, **typed)
     st.session_state[_SESSION_NOTES] = ()
     st.session_state[_SESSION_CHANGED] = True

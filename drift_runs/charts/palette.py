@@ -6,6 +6,8 @@ page, so that one chart serves both themes. Nothing is told by colour alone: a s
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 WITH_OUTLIERS = "#2f86c6"
 WITHOUT_OUTLIERS = "#d9730d"
 FLOOR = "#8a8f98"
@@ -39,3 +41,14 @@ SEQUENTIAL = "viridis"
 SERIES_COLOURS = (WITH_OUTLIERS, "#a0619a", WITHIN, ABOVE, INCONCLUSIVE, NEUTRAL)
 SERIES_SHAPES = ("circle", "cross", "diamond", "square", "triangle-up", "triangle-down")
 """One for each of at most six things that share a chart."""
+
+ARM_COLOURS = ("#2f86c6", "#d9730d", "#0a9a72", "#b0569f", "#a58b00", "#c8415b", "#17949e", "#8d6e4f")
+"""One for each of at most eight arms of a campaign."""
+GROUPED = "#9aa0a8"
+"""Arms beyond the eighth: the name, and not the colour, tells them apart."""
+
+
+def arm_colours(arms: Sequence[str], *, reference: str) -> Mapping[str, str]:
+    """The colour of each arm, by its place in the protocol; the reference is neutral, arms past the eighth are grey."""
+    found = {name: ARM_COLOURS[at] if at < len(ARM_COLOURS) else GROUPED for at, name in enumerate(arms)}
+    return {**found, reference: NEUTRAL}

@@ -22,7 +22,7 @@ PATHS = (
     "ranges",
     "rows?v=1&arm=ablated&listed=kl",
     "answers?v=1&arm=ablated",
-    "pairs",
+    "compare",
     "outliers",
     "published",
 )

@@ -20,7 +20,7 @@ VIEWS = (
     "views/ranges.py",
     "views/rows.py",
     "views/answers.py",
-    "views/pairs.py",
+    "views/compare.py",
     "views/outliers.py",
 )
 CANDIDATES = [name for name, arm in ARMS.items() if arm.role == "candidate" and name not in OTHERS]
@@ -291,7 +291,7 @@ TABLES = {
     "views/ranges.py": "kinds ranges",
     "views/rows.py": "rows",
     "views/answers.py": "answers lost",
-    "views/pairs.py": "pairs agreement",
+    "views/compare.py": "pairs agreement",
     "views/outliers.py": "declared proposed only both",
 }
 

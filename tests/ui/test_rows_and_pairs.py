@@ -70,7 +70,7 @@ def pair(app: AppTest, left: str, right: str, outliers: str = "with") -> dict[st
 def test_a_pair_shows_the_paired_difference_and_which_test_decides(
     open_app: OpenApp, invented_store: InventedStore
 ) -> None:
-    app = open_app(invented_store.folder, "views/pairs.py", v="1", figure="flip/rate")
+    app = open_app(invented_store.folder, "views/compare.py", v="1", figure="flip/rate")
     stored = [
         row
         for row in load_pairs(invented_store.uri, invented_store.campaign).to_pylist()
@@ -92,7 +92,7 @@ def test_a_pair_shows_the_paired_difference_and_which_test_decides(
 def test_the_figure_of_the_pairs_is_in_the_address_and_a_wrong_one_is_named(
     open_app: OpenApp, invented_store: InventedStore
 ) -> None:
-    app = open_app(invented_store.folder, "views/pairs.py", v="1", figure="bogus/<b>")
+    app = open_app(invented_store.folder, "views/compare.py", v="1", figure="bogus/<b>")
     assert "figure = bogus/&lt;b&gt; in the link does not exist here" in markup(app)
     assert app.query_params["figure"] == "kl.full/mean"
     app.selectbox(key="control.figure").set_value("dnll/mean").run()
@@ -101,20 +101,20 @@ def test_the_figure_of_the_pairs_is_in_the_address_and_a_wrong_one_is_named(
 
 
 def test_pairs_follow_the_facet_filters_and_the_positions(open_app: OpenApp, invented_store: InventedStore) -> None:
-    app = open_app(invented_store.folder, "views/pairs.py", v="1", scope="panel:P-A", weights=["q8_0", "q4_0"])
+    app = open_app(invented_store.folder, "views/compare.py", v="1", scope="panel:P-A", weights=["q8_0", "q4_0"])
     rows = [row for row in Cells(table_html(app, "Pairs")).rows if row.get("data-left")]
     assert [{row["data-left"], row["data-right"]} for row in rows] == [{"q8_0", "q4_0"}]
 
 
 def test_arms_that_may_not_be_compared_have_no_difference(open_app: OpenApp, tmp_path) -> None:
     store = build_store(tmp_path, arms=("q8_0", "q4_0", "micro-batch"), known=("spec",))
-    table = table_html(open_app(store.folder, "views/pairs.py"), "Pairs")
+    table = table_html(open_app(store.folder, "views/compare.py"), "Pairs")
     assert "not comparable" in table and "not known: protocol" in table
     assert 'data-figure="difference"' not in table
 
 
 def test_agreement_of_figures_is_a_picture_and_a_table(open_app: OpenApp, invented_store: InventedStore) -> None:
-    app = open_app(invented_store.folder, "views/pairs.py", v="1", outliers="without")
+    app = open_app(invented_store.folder, "views/compare.py", v="1", outliers="without")
     stored = [
         row
         for row in load_agreement(invented_store.uri, invented_store.campaign).to_pylist()

@@ -4,7 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.state import FACETS, LISTS, METRICS, ORDERS, OUTLIERS, SORTS, Choices, View, decode, encode, fit
+from dashboard.state import (
+    COLOURINGS,
+    FACETS,
+    GROUPS,
+    LISTS,
+    LITERALS,
+    METRICS,
+    OPEN_LISTS,
+    ORDERS,
+    OUTLIERS,
+    PAIRS,
+    SORTS,
+    Choices,
+    View,
+    decode,
+    encode,
+    fit,
+)
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")
 VIEWS = st.builds(
@@ -19,7 +36,16 @@ VIEWS = st.builds(
     listed=st.sampled_from(LISTS),
     figure=st.builds("{}/{}".format, NAMES, NAMES),
     source=NAMES,
-    **{facet: st.lists(NAMES, unique=True, max_size=4).map(tuple) for facet in FACETS},
+    group=st.sampled_from(GROUPS),
+    plot=st.builds("{}/{}".format, NAMES, NAMES),
+    span=NAMES,
+    colouring=st.sampled_from(COLOURINGS),
+    root=st.builds("{}/{}".format, NAMES, st.integers(1, 10**6)),
+    pair=st.sampled_from(PAIRS),
+    literal=st.sampled_from(LITERALS),
+    history=NAMES,
+    shown=st.integers(1, 10**4).map(str),
+    **{name: st.lists(NAMES, unique=True, max_size=4).map(tuple) for name in (*FACETS, *OPEN_LISTS)},
 )
 CHOICES = Choices(
     campaigns=["run-1", "run-2"],

@@ -1,4 +1,4 @@
-"""Pairs: one candidate against another on the same positions, and whether the figures order the arms alike."""
+"""Compare: one candidate against another on the same positions, and whether the figures order the arms alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from drift_runs.measure.comparability import compare_keys, key_from_tags
 
 
 def show() -> None:
-    page = open_page("Pairs")
+    page = open_page("Compare")
     positions_control(page)
     rows = data.pairs(page.uri, page.campaign.run_id, page.run_ids).to_pylist()
     figures = list(dict.fromkeys(f"{row['spec']}/{row['statistic']}" for row in rows))
