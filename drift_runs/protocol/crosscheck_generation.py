@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from drift_runs.protocol.canonical import canonical_json
 from drift_runs.protocol.crosscheck import unique
-from drift_runs.protocol.generation import Environment, Rollouts, Task
+from drift_runs.protocol.generation import Branches, Environment, Rollouts, Task
 from drift_runs.protocol.model import Answer, Protocol, Stream
-from drift_runs.protocol.problems import Loc, Problems, shown
+from drift_runs.protocol.problems import Loc, Problems, did_you_mean, one_of, shown
 from drift_runs.protocol.prompts import ReadPrompts
 
 _TEXT = "{text}"
@@ -65,6 +65,7 @@ def _branches(problems: Problems, protocol: Protocol) -> None:
             f"{branches.turns} turns, and no environment answers a call",
             expected="1, or [[environments]]",
         )
+    _dialect(problems, branches.sql_dialect)
     room = protocol.capture.context_tokens
     longest = max((end for window in protocol.windows for _, end in window.scored), default=0)
     if longest + branches.horizon_tokens > room:
@@ -72,6 +73,24 @@ def _branches(problems: Problems, protocol: Protocol) -> None:
             ("branches", "horizon_tokens"),
             f"{branches.horizon_tokens} tokens behind position {longest - 1}, the last that is scored, do not fit",
             expected=f"at most {max(room - longest, 0)} tokens, or a larger capture.context_tokens than {room}",
+        )
+
+
+def _dialect(problems: Problems, name: str) -> None:
+    if name == Branches.model_fields["sql_dialect"].default:
+        return  # known to be one: sqlglot takes half a second to import
+    import difflib
+
+    from sqlglot import Dialects
+
+    known = sorted(dialect.value for dialect in Dialects if dialect.value)
+    if name not in known:
+        near = difflib.get_close_matches(name.casefold(), known, n=3, cutoff=0.5)
+        problems.add(
+            ("branches", "sql_dialect"),
+            f"sqlglot has no dialect {shown(name)}",
+            expected=one_of(near or known, len(known)),
+            todo=did_you_mean(name, known),
         )
 
 

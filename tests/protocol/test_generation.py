@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from drift_runs.errors import LockMismatch, ProtocolError
 from drift_runs.protocol import prompts as prompts_module
 from drift_runs.protocol.canonical import file_sha256
 from drift_runs.protocol.freeze import freeze
+from drift_runs.protocol.generation import Branches
 from drift_runs.protocol.load import load_followups, load_protocol
 from drift_runs.protocol.lock import lock_path
 from drift_runs.protocol.prompts import load_prompts
@@ -126,6 +129,24 @@ CASES = {
         r"expected at most 24 tokens, or a larger capture\.context_tokens than 64",
     ),
     "unknown syntax": ({"branches.syntax": "herms"}, r"branches\.syntax: 'herms' is not allowed; .*'hermes'\?"),
+    "a dialect in other letters": (
+        {"branches.sql_dialect": "PostgreSQL"},
+        r"branches\.sql_dialect: sqlglot has no dialect 'PostgreSQL'; expected one of postgres, tsql, prql; "
+        r"did you mean 'postgres'\?$",
+    ),
+    "a dialect near several": (
+        {"branches.sql_dialect": "spark3"},
+        r"branches\.sql_dialect: sqlglot has no dialect 'spark3'; expected one of spark2?, spark2?\b",
+    ),
+    "a dialect near none": (
+        {"branches.sql_dialect": "zzz"},
+        r"branches\.sql_dialect: sqlglot has no dialect 'zzz'; expected one of athena, .*\bsqlite, .*, tsql$",
+    ),
+    "no dialect": ({"branches.sql_dialect": ""}, r"branches\.sql_dialect: sqlglot has no dialect ''; expected one of"),
+    "a dialect with a setting": (
+        {"branches.sql_dialect": "mysql, normalization_strategy=lowercase"},
+        r"branches\.sql_dialect: sqlglot has no dialect 'mysql, ",
+    ),
     "environment without a chat": (
         {"chat": DELETE},
         r"environments\[0\] 'shop': nothing says how a turn of a tool is written; expected \[chat\]",
@@ -273,6 +294,24 @@ def test_a_refusal_names_its_key(tmp_path, case):
     changes, message = CASES[case]
     found = lines(make(tmp_path, changes))
     assert [line for line in found if re.match(message, line)], found
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres", "tsql"])
+def test_a_dialect_of_sqlglot_is_taken(tmp_path, dialect):
+    path = make(tmp_path, {"branches.sql_dialect": dialect})
+    assert load_protocol(path).protocol.branches.sql_dialect == dialect
+
+
+def test_the_usual_dialect_costs_no_import(tmp_path):
+    """Where it is taken unseen, it has to be one."""
+    from drift_runs.generate.languages import sql_problem
+
+    assert sql_problem("SELECT 1", Branches().sql_dialect) == ""
+    path = make(tmp_path)
+    probe = "import sys; from drift_runs.protocol.load import find_protocol, load_protocol\n"
+    probe += f"load_protocol(find_protocol({str(path)!r})); print('sqlglot' in sys.modules)"
+    outcome = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert outcome.stdout.strip() == "False"
 
 
 def test_a_grammar_of_tools_needs_a_tool(tmp_path):
