@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", metavar="B", type=Path, help="the candidate, or the second one")
     parser.add_argument("--format", metavar="FORMAT", required=True, help="one of " + ", ".join(FORMATS))
     parser.add_argument("--run", metavar="N", type=int, default=0, help="which run of rollouts, from 0 (default: 0)")
+    parser.add_argument(
+        "--end-token",
+        metavar="ID",
+        type=int,
+        action="append",
+        default=[],
+        help="of rollouts: id that ends a turn, to count early stops; may be given again",
+    )
     parser.add_argument("--threads", metavar="N", type=int, default=1, help="of a model that is run here (default: 1)")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the intervals' draws (default: 0)")
     parser.add_argument(
@@ -60,6 +69,10 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--threads {args.threads}", expected="1 to 1024")
     if not 0 <= args.run < 2**31:
         raise ConfigError(f"--run {args.run}", expected="the number of a run, from 0")
+    if args.end_token and args.format != "rollouts":
+        raise ConfigError("--end-token is for --format rollouts", where=f"--format {args.format}")
+    if any(not 0 <= token < 2**31 for token in args.end_token):
+        raise ConfigError(f"--end-token {min(args.end_token)}", expected="a token id, 0 or more")
     if not 100 <= args.resamples <= 100_000:
         raise ConfigError(f"--resamples {args.resamples}", expected="100 to 100,000")
     if args.seed < 0:
@@ -73,7 +86,9 @@ def run(args: argparse.Namespace) -> int:
         b = importer.read(args.b)
     reasons = list(reasons_between(a, b))
     resampler = Resampler(seed=args.seed, resamples=args.resamples)
-    figures, same = ({}, False) if reasons else _figures(a, b, importer, args.run, resampler, comparison)
+    figures, same = (
+        ({}, False) if reasons else _figures(a, b, importer, args.run, resampler, args.end_token, comparison)
+    )
     document = {
         "format": args.format,
         "a": _file(a),
@@ -105,6 +120,7 @@ def _figures(
     importer: Any,
     run: int,
     resampler: Resampler,
+    end_tokens: Sequence[int],
     comparison: pa.Table | None = None,
 ) -> tuple[dict[str, Any], bool]:
     """Figures by spec id, and whether nothing differs. ``comparison``: what is known already of a and b."""
@@ -146,7 +162,7 @@ def _figures(
         case "rollouts":
             from drift_runs.generate.rollouts import compare_rollouts
 
-            compared = compare_rollouts(a.table, b.table, run=run, resampler=resampler)
+            compared = compare_rollouts(a.table, b.table, run=run, resampler=resampler, end_tokens=end_tokens)
             same = compared.exact_count == len(compared.prompts) and not compared.mean_abs_dlogprob_nats
             return compare_figures.of_rollouts(compared), same
 

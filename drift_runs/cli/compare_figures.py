@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drift_runs.generate.rollouts import RolloutComparison, Share
+from drift_runs.generate.rollouts import RolloutComparison, Share, Sides
 from drift_runs.measure.contexts import ContextDifference
 from drift_runs.measure.determinism import DeterminismSummary
 from drift_runs.measure.file_averages import Average, Ends
@@ -14,6 +14,7 @@ from drift_runs.measure.quantiles import FIRM, QUANTILE_RULE
 
 Json = dict[str, Any]
 MEDIAN = "p50"
+NO_ENDS = "which tokens end a turn is not known: name them with --end-token, for files that give token ids"
 _ENDS = ("low", "high", "bca_low", "bca_high", "standard_error", "t_low", "t_high", "clusters")
 
 
@@ -115,7 +116,16 @@ def of_rollouts(found: RolloutComparison) -> Json:
             "n": found.logprobs,
             "excluded": found.logprobs_excluded,
         },
+        "rollout.early_stop": _sides(found.early_stop, prompts)
+        if found.early_stop is not None
+        else {"a": None, "b": None, "differ": None, "n": 0, "reason": NO_ENDS},
+        "rollout.loop": _sides(found.loop, prompts),
     }
+
+
+def _sides(found: Sides, prompts: int) -> Json:
+    """Rollouts of a and of b in which it was found, and prompts of which it is not told alike."""
+    return {"a": found.left, "b": found.right, "differ": found.differ, "n": prompts}
 
 
 def _divergence(found: DivergenceFigures, support: Support | None) -> Json:

@@ -118,6 +118,18 @@ def _rollouts(figures: dict[str, Any]) -> Iterator[str]:
             ["rollout.agree", f"{agree['share']:.4f}{_ends(agree)}", f"{agree['tokens']:,}", f"{agree['of']:,} tokens"],
         ],
     )
+    stops, loops = figures["rollout.early_stop"], figures["rollout.loop"]
+    shown = [
+        [name, *(f"{values[key]:,}" for key in ("a", "b", "differ")), f"{values['n']:,} prompts"]
+        for name, values in (("rollout.early_stop", stops), ("rollout.loop", loops))
+        if "reason" not in values
+    ]
+    yield ""
+    yield from _columns(["", "a", "b", "not alike", "of"], shown)
+    if "reason" in stops:
+        yield f"rollout.early_stop: not counted: {stops['reason']}"
+    yield "rollout.loop: rollouts that repeat themselves before their first end token."
+    yield ""
     first = figures["rollout.first"]
     steps = list(first["counts"].items())
     shown = ", ".join(f"{step} ({count})" for step, count in steps[:STEPS_SHOWN])

@@ -102,6 +102,49 @@ def test_rollouts_by_hand(capsys):
     assert second["rollout.exact"]["share"] == 1
 
 
+def rollouts_of(folder: Path, name: str, ids: list[list[int]], *, with_ids: bool = True) -> Path:
+    """A file of one run: prompt k goes on with these ids, whose texts are their numbers."""
+    run = [
+        {"prompt": f"p{at}", "tokens": [f"{token} " for token in tokens]} | ({"token_ids": tokens} if with_ids else {})
+        for at, tokens in enumerate(ids)
+    ]
+    path = folder / name
+    path.write_text(json.dumps({"label": name, "tokens": 30, "seed": 0, "runs": [run]}), encoding="utf-8")
+    return path
+
+
+def test_early_stops_and_loops_by_hand(capsys, tmp_path):
+    rising, loop = list(range(10, 40)), [7, 8] * 15
+    # p0: a stops at step 4, b does not; p1: both stop at 2; p2: b loops; p3: a loops only behind its end.
+    a = rollouts_of(tmp_path, "a.json", [[*rising[:4], 2, *rising[5:]], [10, 11, 2], rising, [10, 2, *loop[:28]]])
+    b = rollouts_of(tmp_path, "b.json", [rising, [10, 12, 2], loop, rising])
+    files = (a, b, "--format", "rollouts", "--end-token", 2, "--end-token", 3)
+    figures = Ran(capsys, *files, "--json").document["figures"]
+    assert figures["rollout.early_stop"] == {"a": 3, "b": 1, "differ": 2, "n": 4}
+    assert figures["rollout.loop"] == {"a": 0, "b": 1, "differ": 1, "n": 4}
+    table = [line.split() for line in Ran(capsys, *files).out.splitlines()]
+    assert ["rollout.early_stop", "3", "1", "2", "4", "prompts"] in table
+    assert ["rollout.loop", "0", "1", "1", "4", "prompts"] in table
+
+
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_early_stops_are_absent_with_a_reason_where_ends_are_not_known(capsys, tmp_path, with_ids):
+    a, b = (rollouts_of(tmp_path, name, [[5, 6, 2]], with_ids=with_ids) for name in ("a.json", "b.json"))
+    ends = () if with_ids else ("--end-token", 2)
+    ran = Ran(capsys, a, b, "--format", "rollouts", "--json", *ends)
+    stops = ran.document["figures"]["rollout.early_stop"]
+    assert (stops["a"], stops["b"], stops["n"]) == (None, None, 0) and "--end-token" in stops["reason"]
+    said = Ran(capsys, a, b, "--format", "rollouts", *ends).out
+    assert f"rollout.early_stop: not counted: {stops['reason']}" in said
+
+
+@pytest.mark.parametrize("options", [("csv", "--end-token", 2), ("rollouts", "--end-token", -1)])
+def test_an_end_token_is_an_id_of_rollouts(capsys, options):
+    form, *more = options
+    ran = Ran(capsys, invented(form, "a"), invented(form, "b"), "--format", form, *more)
+    assert ran.code == 2 and "--end-token" in ran.err
+
+
 def test_contexts_by_hand(capsys):
     figures = Ran(capsys, *pair("contexts"), "--json").document["figures"]
     kl, flip = figures["kl.full"], figures["flip"]
