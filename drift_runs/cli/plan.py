@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from drift_runs.cli.generation_estimate import estimate_json, estimate_lines, lane_tokens
 from drift_runs.cli.generation_said import generation_lines
 from drift_runs.cli.run import add_store_arguments, machine_path
 from drift_runs.cli.subsample import quoted, stored_results
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     arms = [arm.name for arm in (*loaded.protocol.arms, *follow_ups) if arm.role != "reference"]
     samples = stored_results(args.store, loaded.protocol_sha256, arms)
     if args.json:
-        _print_json(loaded, estimate, probe, why_no_probe, samples)
+        _print_json(loaded, follow_ups, estimate, probe, why_no_probe, samples)
     else:
         _print_text(loaded, follow_ups, estimate, probe, why_no_probe)
         _print_samples(args.protocol, samples)
@@ -191,13 +192,15 @@ def _scored(window) -> int:
     return sum(end - start for start, end in window.scored)
 
 
-def _print_json(loaded, estimate: Estimate, probe: Probe | None, why_no_probe: str, samples) -> None:
+def _print_json(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why_no_probe: str, samples) -> None:
     content = {
         "protocol": loaded.protocol.name,
         "version": loaded.protocol.version,
         "sha256": loaded.protocol_sha256,
         "draft": loaded.draft,
         "estimate": asdict(estimate),
+        # Upper bounds, apart from the captures'; null where the protocol generates nothing.
+        "generation": estimate_json(lane_tokens(loaded, follow_ups)),
         "probe": asdict(probe) if probe is not None else None,
         "no_probe_because": None if probe is not None else why_no_probe,
         # Empty until 'drift subsample' ran: one entry an arm, in the protocol's order.
@@ -236,6 +239,8 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
         f"{estimate.positions:,} rows"
         + ("" if estimate.tokens_left is None else f"; {estimate.tokens_left:,} tokens not in the store yet")
     )
+    for line in estimate_lines(lane_tokens(loaded, follow_ups)):
+        print(line)
     print(f"disk     full distributions of these rows would take {size(estimate.full_bytes)} at 2 bytes an entry")
     if estimate.stored_bytes is not None:
         share = estimate.stored_bytes / estimate.full_bytes
