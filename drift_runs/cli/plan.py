@@ -253,6 +253,7 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
         print(
             f"time     about {duration(estimate.seconds_left)} at {probe.tokens_per_s:.0f} tokens/s, "
             "as the reference's model ran just now; other weights and settings run faster or slower"
+            + (". Of the captures alone" if lane_tokens(loaded, follow_ups) else "")
         )
     else:
         print(f"time     not estimated: {why_no_probe}")
