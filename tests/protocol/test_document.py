@@ -66,7 +66,7 @@ def test_the_recipe_and_its_source_are_sound(tmp_path):
 
 def test_the_amendment_and_the_followups_fit_the_tiny_protocol(tmp_path):
     loaded = load_protocol(TINY / "tiny.toml")
-    _, _, amendment, followups = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    *_, amendment, followups = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
     assert tomllib.loads(amendment)["supersedes"]["sha256"] == loaded.protocol_sha256
     model.Supersedes.model_validate(tomllib.loads(amendment)["supersedes"])
     path = tmp_path / "more.toml"
