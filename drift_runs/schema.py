@@ -472,6 +472,52 @@ DICTIONARY = _schema("drift.dictionary/1", [("bytes", pa.binary(), False)])
 """The bytes of each token, in the order of their ids: the table whose digest a protocol names."""
 
 
+_WORD = pa.dictionary(pa.int32(), pa.string())
+"""A text that many rows share."""
+
+SUMMARY = _schema(
+    "drift.summary/1",
+    [
+        ("campaign", _WORD, False),  # run id of the campaign
+        ("run", _WORD, False),  # run id of the comparison that the figure is of
+        ("started_ms", pa.int64(), False),  # of the campaign, since the epoch
+        ("protocol", _WORD, False),
+        ("version", pa.int32(), False),
+        ("protocol_sha256", _WORD, False),
+        ("complete", pa.bool_(), False),  # the campaign is; its comparison always is, else it has no figures here
+        ("imported", pa.bool_(), False),
+        ("arm", _WORD, False),
+        ("role", _WORD, False),  # candidate, follow-up, floor, launch
+        ("reference", _WORD, False),  # what it was compared with
+        ("derivative", _WORD, False),
+        ("weights", _WORD, False),
+        ("weights_observed", _WORD, False),
+        ("kv", _WORD, False),
+        ("hardware", _WORD, False),  # as observed, what the backend says of its devices and drivers included
+        ("engine", _WORD, False),  # as observed, with its build
+        ("system", _WORD, False),  # operating system of the machine; empty where the campaign does not say
+        ("tool", _WORD, False),  # version of drift that ran the campaign; empty where it does not say
+        ("weight_bytes", pa.int64(), True),
+        ("outliers", _WORD, False),  # with, without
+        ("spec", _WORD, False),  # spec id as in FIGURES; determinism
+        ("statistic", _WORD, False),  # as in FIGURES; of determinism rows.share, windows.share
+        ("value", pa.float64(), True),  # null: withheld or not measured, reason says why
+        ("n", pa.int64(), False),
+        ("excluded", pa.int64(), False),
+        ("state", _WORD, False),  # firm, indicative, withheld
+        ("reason", _WORD, False),
+        ("low", pa.float64(), True),
+        ("high", pa.float64(), True),
+        ("interval", _WORD, False),  # method, confidence and unit; empty when there is none
+        ("named", _WORD, False),  # the range that a worst-range statistic names
+        ("floor", _WORD, False),  # name of the floor that stands beside it; empty when none
+        ("floor_value", pa.float64(), True),
+        ("verdict", _WORD, False),
+    ],
+)
+"""Headline figures of many campaigns over all scored positions: one row a comparison, set of windows and figure."""
+
+
 SUBSAMPLE = _schema(
     "drift.subsample/1",
     [
