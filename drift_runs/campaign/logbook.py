@@ -20,7 +20,7 @@ from drift_runs.measure.text import Texts, TokenText
 from drift_runs.protocol.canonical import canonical_json
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.lock import lock_path
-from drift_runs.store import PlannedCapture, Store, write_plan, write_table
+from drift_runs.store import PlannedCapture, PlannedGeneration, Store, write_plan, write_table
 from drift_runs.tracking import artifacts
 
 
@@ -64,8 +64,8 @@ class Logbook:
             lock_text=lock.read_text(encoding="utf-8") if lock.is_file() else None,
         ).run_id
 
-    def write_plan(self) -> None:
-        """Which capture is which arm: what ``drift measure`` starts from, with no model at hand."""
+    def write_plan(self, generation: PlannedGeneration | None = None) -> None:
+        """Which capture is which arm, and what is generated: what ``drift measure`` starts from, with no model."""
         entries = tuple(
             PlannedCapture(
                 name=execution.name,
@@ -86,6 +86,7 @@ class Logbook:
             run_id=self.run_id,
             captures=entries,
             protocol=self.loaded.content,
+            generation=generation,
         )
 
     def comparison_id(self, execution: Execution) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol as Interface
 
 import pyarrow as pa
 
 from drift_runs import schema
-from drift_runs.capture.execution import Execution
+from drift_runs.capture.execution import Captured, Execution
 from drift_runs.capture.group import DEFAULT_SPILL_BYTES, DEFAULT_STATE_BYTES
 from drift_runs.capture.process import WindowDone
 from drift_runs.errors import DriftError
@@ -60,7 +60,7 @@ class Outcome:
 class GenerationReport:
     """What one execution wrote freely, judged."""
 
-    execution: Execution
+    execution: Captured
     outcomes: pa.Table = field(default_factory=schema.OUTCOMES.empty_table)
     """Schema ``OUTCOMES``, constrained decodes of the arm included; no row for the reference."""
     tasks: pa.Table = field(default_factory=schema.TASKS.empty_table)
@@ -69,6 +69,8 @@ class GenerationReport:
     """Schema ``FIGURES``."""
     explored: Explored | None = None
     """Its roots; None for the reference, and where none are followed."""
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    """All that is logged of it: artifact to table."""
     error: DriftError | None = None
 
 

@@ -30,16 +30,25 @@ Kind = Literal["reference", "floor", "candidate", "follow-up", "launch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
-    """One engine setting over its windows: what becomes one capture."""
+class Captured:
+    """What a store knows of an execution, with no weight file at hand."""
 
     name: str
     """The arm's name; a floor's own name; ``<arm>#<number>`` for a further launch."""
     kind: Kind
     against: str
     """Name of the execution whose rows its figures are against: the reference, or the arm that a floor repeats."""
-    arm: Arm
     floor: Floor | None
+    windows: tuple[str, ...]
+    identity: Mapping[str, object]
+    capture_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution(Captured):
+    """One engine setting over its windows: what becomes one capture."""
+
+    arm: Arm
     weights: WeightsFile
     adapter: WeightsFile | None
     """What the engine applies to the weights at ``settings.adapter_scale``."""
@@ -48,9 +57,6 @@ class Execution:
     """1 for the first; a repeat in a fresh process counts up."""
     pass_: int
     """1 for the first; a repeat in the same process counts up."""
-    windows: tuple[str, ...]
-    identity: Mapping[str, object]
-    capture_id: str
     marks: Mapping[str, int]
     """The protocol's settings of the copy mark, where they are not the defaults: comparisons hold the mark."""
 

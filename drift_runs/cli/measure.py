@@ -5,11 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING, NamedTuple
 
 from drift_runs.cli.run import add_store_arguments
 
-HELP = """Compute every figure again from the stored rows. No model is opened and nothing is logged: figures that differ
-from what was logged are listed, so that a change of the arithmetic is seen.
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from drift_runs.measure.results import Across, ArmResult
+    from drift_runs.remeasure import Regenerated, Rows, StoredCampaign
+
+HELP = """Compute every figure again from the stored rows, and judge again what was written freely. No model is opened
+and nothing is logged: what differs from what was logged is listed, so that a change of the arithmetic is seen.
 
 RUN is a protocol file, the name of a protocol or import, or the beginning of a run's id. With --check the exit code
 says whether everything that was logged is what the rows give: 1 when a figure differs, 4 when something could not be
@@ -31,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from drift_runs import schema
     from drift_runs.cli import remarks, table
+    from drift_runs.cli.generated import lines as written_lines
     from drift_runs.errors import NotMeasured
     from drift_runs.protocol.problems import did_you_mean
     from drift_runs.remeasure import Remeasured
@@ -56,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     again = Remeasured(campaign, rows, _texts(campaign, rows))
     figures = {}
     results = {}
+    # First, so that a damaged file is named before any number is shown.
+    generated, not_again = _generated(args, campaign, rows)
     for entry, result, found in again.arms(args.arm):
         if not args.json:
             if not figures:
@@ -71,11 +82,15 @@ def run(args: argparse.Namespace) -> int:
         raise NotMeasured("no arm is whole", where=str(args.store), todo=f"go on with: drift run {args.run}")
     across = None
     if not (args.arm or unfinished or (args.json and args.no_check)):
-        for name, written in _written(args, campaign).items():
+        for name, written in _free_figures(args, campaign, generated).items():
             again.add_figures(name, written)
         across = again.across()
     if args.json:
-        json.dump({name: found.to_pylist() for name, found in figures.items()}, sys.stdout, allow_nan=False)
+        shown = {name: found.to_pylist() for name, found in figures.items()}
+        for report in generated.measured if generated is not None else ():
+            if report.figures.num_rows:
+                shown.setdefault(report.execution.name, []).extend(report.figures.to_pylist())
+        json.dump(shown, sys.stdout, allow_nan=False)
         print()
     else:
         arms = {entry.name for entry in campaign.measured if entry.kind in ("candidate", "follow-up")}
@@ -84,11 +99,16 @@ def run(args: argparse.Namespace) -> int:
         below = table.answers_lines(figures[name] for name in figures if name in arms)
         for line in [*below, *remarks.lines(listed, agreement, protocol.capture.divergence)]:
             print(line)
+        if generated is not None:
+            order = schema.TASK_ORDER.empty_table() if generated.tasks is None else generated.tasks.order
+            for line in written_lines(generated.measured, protocol, generated.bounds, order):
+                print(line)
         draft = campaign.loaded is not None and campaign.loaded.draft
         print(table.protocol_notes(protocol, draft=draft))
     if args.no_check:
         return 0
-    return _check(args, campaign, figures, results, across, unfinished)
+    found = Found(figures=figures, results=results, across=across, generated=generated)
+    return _check(args, campaign, found, unfinished + len(not_again))
 
 
 def _texts(campaign, rows):
@@ -105,8 +125,39 @@ def _texts(campaign, rows):
         return None
 
 
-def _written(args: argparse.Namespace, campaign) -> dict:
-    """Figures of free generation as they were logged, by arm: they join the orders. None where nothing was logged."""
+def _generated(args: argparse.Namespace, campaign: StoredCampaign, rows: Rows) -> tuple[Regenerated | None, list[str]]:
+    """What was written freely, judged again, and what of it is not measured, one line each; these are said too."""
+    from drift_runs.errors import NotMeasured
+    from drift_runs.remeasure import judge_again
+
+    generated, lines = None, []
+    try:
+        generated = judge_again(campaign, rows, args.arm)
+    except NotMeasured as reason:
+        lines.append(reason.line())
+    else:
+        lines += [reason.line() for reason in generated.incomplete] if generated is not None else []
+    for line in lines:
+        print(line, file=sys.stderr)
+    return generated, lines
+
+
+def _free_figures(args: argparse.Namespace, campaign: StoredCampaign, generated: Regenerated | None) -> dict:
+    """Figures of free generation by arm, which join the orders: as they are now; as logged where there are none now."""
+    from drift_runs.campaign.judging import generates
+
+    if not generates(campaign.protocol):
+        return {}
+    if generated is None:
+        return _written(args, campaign)
+    now = {report.execution.name: report.figures for report in generated.measured}
+    compared = [entry.name for entry in campaign.measured]
+    logged = {} if now.keys() >= set(compared) else _written(args, campaign)
+    return {name: now.get(name, logged.get(name)) for name in compared if name in now or name in logged}
+
+
+def _written(args: argparse.Namespace, campaign: StoredCampaign) -> dict:
+    """Figures of free generation as they were logged, by arm. None where nothing was logged."""
     from drift_runs.errors import DriftError
     from drift_runs.tracking.reader import list_campaigns, load_generation_figures
     from drift_runs.tracking.uris import resolve_uri
@@ -140,21 +191,20 @@ def _find(args: argparse.Namespace) -> tuple:
         return found
 
 
-def _check(args: argparse.Namespace, campaign, figures: dict, results: dict, across, unfinished: int) -> int:
+class Found(NamedTuple):
+    """What was computed again."""
+
+    figures: dict[str, pa.Table]
+    results: dict[str, ArmResult]
+    across: Across | None
+    generated: Regenerated | None
+
+
+def _check(args: argparse.Namespace, campaign: StoredCampaign, now: Found, unfinished: int) -> int:
     """Compare with what was logged, and say what differs; the exit code."""
     from drift_runs.errors import NotMeasured
-    from drift_runs.remeasure import differences, different_metrics
-    from drift_runs.tracking.names import select_metrics
-    from drift_runs.tracking.reader import (
-        list_campaigns,
-        load_agreement,
-        load_answers,
-        load_determinism,
-        load_figures,
-        load_metrics,
-        load_pairs,
-        load_proposals,
-    )
+    from drift_runs.remeasure import Logged
+    from drift_runs.tracking.reader import list_campaigns
     from drift_runs.tracking.uris import resolve_uri
 
     uri = resolve_uri(args.tracking_uri, args.store)
@@ -168,23 +218,25 @@ def _check(args: argparse.Namespace, campaign, figures: dict, results: dict, acr
             )
         print("nothing was logged to compare with", file=sys.stderr)
         return 0
-    logged = {arm.arm: load_figures(uri, arm.run_id) for arm in record.arms if arm.complete}
-    runs = {arm.arm: arm.run_id for arm in record.arms}
-    not_logged = [name for name in figures if name not in logged]
-    not_stored = [name for name in logged if name not in figures and not args.arm]
-    found = []
+    logged = Logged(uri, record)
+    figures = now.figures
+    not_logged = [name for name in figures if name not in logged.runs]
+    not_stored = [name for name in logged.runs if name not in figures and not args.arm]
+    found, not_compared = [], []
     for name, computed in figures.items():
-        if name in logged:
-            found.append(differences("figures", name, logged[name], computed))
-            found.append(different_metrics(name, load_metrics(uri, runs[name]), select_metrics(computed)))
-            if name in results:
-                rows = load_determinism(uri, runs[name])
-                found.append(differences("determinism", f"{name} rows", rows, results[name].determinism))
-                answers = load_answers(uri, runs[name])
-                found.append(differences("answers", f"{name} answer", answers, results[name].answers))
-    if across is not None:
-        for kind, load in (("pairs", load_pairs), ("agreement", load_agreement), ("proposals", load_proposals)):
-            found.append(differences(kind, kind, load(uri, record.run_id), getattr(across, kind)))
+        if name in logged.runs:
+            found += logged.arm(name, computed, now.results.get(name))
+    if now.across is not None:
+        found += logged.across(now.across)
+    if now.generated is not None:
+        for report in now.generated.measured:
+            if reason := logged.not_comparable(report, now.generated):
+                not_compared.append(reason)
+            else:
+                found += logged.generation(report, now.generated)
+        if now.generated.tasks is not None and not not_compared and not now.generated.incomplete:
+            found += logged.tasks(now.generated.tasks)
+        not_compared += [] if args.arm else logged.of_earlier_runs(now.generated)
     lines = [line for each in found for line in each.differing]
     equal = sum(each.equal for each in found)
     print(f"{equal:,} of {equal + len(lines):,} figures equal what was logged", file=sys.stderr)
@@ -197,8 +249,10 @@ def _check(args: argparse.Namespace, campaign, figures: dict, results: dict, acr
     for words, names in (("not logged as complete", not_logged), ("logged, but its rows are not here", not_stored)):
         for name in names:
             print(f"{name}: {words}", file=sys.stderr)
+    for reason in not_compared:
+        print(reason, file=sys.stderr)
     if not args.check:
         return 0
     if lines:
         return 1
-    return NotMeasured.exit_code if unfinished or not_logged or not_stored else 0
+    return NotMeasured.exit_code if unfinished or not_logged or not_stored or not_compared else 0

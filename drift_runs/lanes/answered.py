@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from drift_runs.generate.checks import check
-from drift_runs.generate.futures import futures_of
 from drift_runs.lanes.identity import Lane
 from drift_runs.lanes.scenes import Scenes
+from drift_runs.lanes.stored import stored_answer
 from drift_runs.protocol.generation import Task
 from drift_runs.protocol.model import Protocol, Range
 from drift_runs.schema import TASKS
@@ -22,7 +22,7 @@ def tasks_table(store: Store, scenes: Scenes, tasks: Sequence[Task], lane: Lane)
     answers = {answer.name: answer for answer in protocol.answers}
     rows = []
     for task in tasks:
-        (answer,) = futures_of(store.read_answer(lane.id, task.name))
+        answer = stored_answer(store, scenes, lane, task)
         scene = scenes.at(task.window, task.at)
         expected = None
         if task.answer:

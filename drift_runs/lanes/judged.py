@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from drift_runs.errors import StoreError
 from drift_runs.generate.future import Future
-from drift_runs.generate.futures import futures_of
 from drift_runs.generate.outcomes import PAIRS, judge
 from drift_runs.lanes.identity import Lane
 from drift_runs.lanes.scenes import Scenes
+from drift_runs.lanes.stored import stored_futures
 from drift_runs.protocol.canonical import canonical_json
 from drift_runs.schema import OUTCOMES
 from drift_runs.store import Store
+from drift_runs.store.generation import FutureKey
 
 BRANCH, TOKEN, WEIGHTS = PAIRS
 _COPIED = ("arm", "window", "document", "panel", "position", "range", "kind", "outlier", "why")
@@ -44,10 +46,19 @@ def constrained_outcomes(
     A root that the grammar does not allow (the stream's own text before it is no start of what it holds to) has no
     future and no row.
     """
-    keys = {(key.window, key.position): key for key in store.futures_there(constrained.id)}
+    keys: dict[tuple[str, int], FutureKey] = {}
+    for key in sorted(store.futures_there(constrained.id)):
+        if (key.window, key.position) in keys:
+            raise StoreError(
+                f"two futures from position {key.position} of window {key.window}",
+                where=str(store.generation_folder(constrained.id)),
+                expected="the one that the grammar chose",
+                todo="remove both and run again",
+            )
+        keys[key.window, key.position] = key
     rows = [row for row in roots.to_pylist() if (row["window"], row["position"]) in keys]
-    left = _futures(store, rows, Side(reference, "reference_top"))
-    right = futures_of(store.read_futures(constrained.id, [keys[row["window"], row["position"]] for row in rows]))
+    left = _futures(store, scenes, rows, Side(reference, "reference_top"))
+    right = stored_futures(store, scenes, constrained, [keys[row["window"], row["position"]] for row in rows])
     judged = [
         _row({**root, "arm": name}, BRANCH, scenes, one, other)
         for root, one, other in zip(rows, left, right, strict=True)
@@ -65,7 +76,8 @@ def _rows(
         WEIGHTS: Side(candidate, "reference_top"),
     }[pair]
     rows = roots.to_pylist()
-    for root, one, other in zip(rows, _futures(store, rows, left), _futures(store, rows, right), strict=True):
+    sides = (_futures(store, scenes, rows, side) for side in (left, right))
+    for root, one, other in zip(rows, *sides, strict=True):
         yield _row(root, pair, scenes, one, other)
 
 
@@ -92,6 +104,6 @@ def _row(root: dict[str, Any], pair: str, scenes: Scenes, reference: Future, can
     }
 
 
-def _futures(store: Store, rows: list[dict[str, Any]], side: Side) -> tuple[Future, ...]:
+def _futures(store: Store, scenes: Scenes, rows: list[dict[str, Any]], side: Side) -> tuple[Future, ...]:
     wanted = [(row["window"], row["position"], row[side.first]) for row in rows]
-    return futures_of(store.read_futures(side.lane.id, wanted))
+    return stored_futures(store, scenes, side.lane, wanted)

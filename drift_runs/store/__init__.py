@@ -17,13 +17,14 @@ Every file is written under a temporary name, flushed, and renamed. A file that 
 
 from drift_runs.store.files import comparison_id, content_id, read_table, write_table
 from drift_runs.store.folder import DEFAULT_FOLDER, FORMAT, Store
-from drift_runs.store.plans import Plan, PlannedCapture, StoredTable, plans, write_plan
+from drift_runs.store.plans import Plan, PlannedCapture, PlannedGeneration, StoredTable, plans, write_plan
 
 __all__ = [
     "DEFAULT_FOLDER",
     "FORMAT",
     "Plan",
     "PlannedCapture",
+    "PlannedGeneration",
     "Store",
     "StoredTable",
     "comparison_id",

@@ -13,7 +13,7 @@ import pyarrow as pa
 from drift_runs import schema
 from drift_runs.errors import StoreBusy, StoreError
 from drift_runs.protocol.canonical import canonical_json, dictionary_sha256, write_atomically
-from drift_runs.store.files import PART, read_table, write_json, write_table
+from drift_runs.store.files import PART, content_id, read_table, write_json, write_table
 from drift_runs.store.generation import GenerationFiles
 
 FORMAT = "drift.store/1"
@@ -165,6 +165,23 @@ class Store(GenerationFiles):
         path = folder / name
         if not path.is_file():
             write_json(path, identity)
+
+    def read_capture(self, capture: str) -> dict[str, object]:
+        """What was executed, as written beside a capture's rows. ``StoreError`` unless its id follows from it."""
+        path = self.capture_folder(capture) / "capture.json"
+        try:
+            identity = json.loads(path.read_text(encoding="utf-8"))
+            same = isinstance(identity, dict) and content_id(identity) == capture
+        except (OSError, ValueError, TypeError):
+            same = False
+        if not same:
+            raise StoreError(
+                "not the identity of this capture",
+                where=str(path),
+                expected=f"what id {capture} follows from",
+                todo="remove the file and run again",
+            )
+        return identity
 
     def note_process(self, capture: str, window: str, process: str) -> None:
         """Record which process took a window: a launch made of several processes is marked as such."""

@@ -104,7 +104,16 @@ class GenerationFiles:
 
     def read_answer(self, generation: str, task: str) -> pa.Table:
         """The answer to a task, one row of schema ``FUTURES``."""
-        return read_table(self.answer_file(generation, task), schema.FUTURES)
+        path = self.answer_file(generation, task)
+        answer = read_table(path, schema.FUTURES)
+        if answer.num_rows != 1:
+            raise StoreError(
+                f"{answer.num_rows} answers",
+                where=str(path),
+                expected="one",
+                todo="remove the file and run again",
+            )
+        return answer
 
     def add_rollouts(self, generation: str, run: int, rollouts: pa.Table) -> Path:
         """Put rollouts of schema ``ROLLOUTS`` behind those of the run that are there; none of them may be there yet."""

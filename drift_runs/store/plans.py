@@ -37,6 +37,16 @@ class PlannedCapture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGeneration:
+    """What the newest run of a campaign generated."""
+
+    arms: tuple[str, ...]
+    """Names of the captures that generated, the reference first: which roots are followed depends on all of them."""
+    bounds: Mapping[str, Any]
+    """Limits below those of the protocol, by their names in ``lanes.bounds``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One campaign of a store."""
 
@@ -47,6 +57,8 @@ class Plan:
     """The protocol's content, so that results can be computed again without its file; None in older plans."""
     captures: tuple[PlannedCapture, ...]
     written_ns: int
+    generation: PlannedGeneration | None = None
+    """None where nothing was generated, and in plans older than generation's own part."""
 
     @property
     def name(self) -> str:
@@ -62,19 +74,27 @@ def write_plan(
     run_id: str,
     captures: Sequence[PlannedCapture],
     protocol: Mapping[str, Any],
+    generation: PlannedGeneration | None = None,
 ) -> None:
-    """Note which capture is which arm. Entries of an earlier run that are not among ``captures`` stay: follow-ups."""
+    """Note which capture is which arm. Entries of an earlier run that are not among ``captures`` stay: follow-ups.
+
+    So does what it generated, where ``generation`` is None.
+    """
     path = store.root / "campaigns" / f"{protocol_sha256[:16]}-{key}.json"
     entries = {}
     if path.is_file():
-        entries = {entry.name: entry for entry in _read_plan(path).captures}
+        earlier = _read_plan(path)
+        entries = {entry.name: entry for entry in earlier.captures}
+        generation = generation or earlier.generation
     entries |= {entry.name: entry for entry in captures}
-    plan = {
+    plan: dict[str, Any] = {
         "protocol_sha256": protocol_sha256,
         "run_id": run_id,
         "protocol": protocol,
         "captures": [asdict(entry) for entry in entries.values()],
     }
+    if generation is not None:
+        plan["generation"] = {"arms": list(generation.arms), "bounds": dict(generation.bounds)}
     write_json(path, plan)
 
 
@@ -100,9 +120,19 @@ def _read_plan(path: Path) -> Plan:
             protocol=protocol,
             captures=captures,
             written_ns=path.stat().st_mtime_ns,
+            generation=_generation(content.get("generation"), names),
         )
     except (ValueError, KeyError, TypeError):
         raise StoreError("not a campaign's plan", where=str(path), todo="remove the file and run again") from None
+
+
+def _generation(content: Mapping[str, Any] | None, names: set[str]) -> PlannedGeneration | None:
+    if content is None:
+        return None
+    arms, bounds = tuple(content["arms"]), content["bounds"]
+    if not arms or len(set(arms)) != len(arms) or not names.issuperset(arms) or not isinstance(bounds, dict):
+        raise ValueError
+    return PlannedGeneration(arms=arms, bounds=bounds)
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._#-]{0,79}")

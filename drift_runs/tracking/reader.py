@@ -120,6 +120,11 @@ def load_rollouts(uri: str, run_id: str) -> pa.Table:
     return _table_or_empty(uri, run_id, artifacts.ROLLOUTS_FILE, schema.ROLLOUTS)
 
 
+def load_sampled(uri: str, run_id: str, temperature: str) -> pa.Table:
+    """A run's own draws at a temperature (schema ``ROLLOUTS``), by its label; empty when there is none."""
+    return _table_or_empty(uri, run_id, artifacts.sampled_file(temperature), schema.ROLLOUTS)
+
+
 def load_tasks(uri: str, run_id: str) -> pa.Table:
     """A run's own answers to the protocol's tasks (schema ``TASKS``); empty when there is none."""
     return _table_or_empty(uri, run_id, artifacts.TASKS_FILE, schema.TASKS)
