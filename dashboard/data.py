@@ -20,6 +20,7 @@ from drift_runs.tracking.uris import resolve_uri, sqlite_path
 
 if TYPE_CHECKING:
     from drift_runs.protocol.published import PublishedSource
+    from drift_runs.tracking.decisions import History
     from drift_runs.tracking.records import CampaignRecord
 
 ENV_STORE = "DRIFT_STORE"
@@ -122,3 +123,11 @@ def protocol(uri: str, run_id: str, complete: bool) -> Protocol:
     from drift_runs.tracking.reader import load_protocol_json
 
     return Protocol.model_validate_json(load_protocol_json(uri, run_id))
+
+
+@st.cache_data(ttl=5, show_spinner=False, max_entries=50)
+def decisions(uri: str, run_id: str, arms: tuple[str, ...], _campaign: CampaignRecord) -> History:
+    """What was decided about a campaign's arms. Kept for 5 s, because other people decide too."""
+    from drift_runs.tracking.decisions import load_decisions
+
+    return load_decisions(uri, _campaign)
