@@ -1,0 +1,150 @@
+"""One figure over the campaigns of a protocol: a line an arm, changes marked, and what changed around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from drift_runs.charts import palette
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pyarrow as pa
+
+COLUMNS = ("order", "when", "arm", "role", "value", "low", "high", "n", "change", "floor_value")
+"""What a table must have. ``order``: which campaign, from 1; ``when``: its date as text; ``change``: one of
+:data:`CHANGES`, against the campaign before; ``role``: ``floor`` is the null."""
+
+CHANGES = {"above": "change above the floor", "within": "within", "undecided": "not decided", "first": "first"}
+_SHAPES = {"above": "triangle-up", "within": "circle", "undecided": "diamond", "first": "square"}
+HEIGHT_PX = 340
+MOST_LABELS = 10
+"""Dates on the axis: of more campaigns every second or third, and so on, is written, the newest always."""
+
+SPREAD = 0.4
+"""Of the way between two campaigns, the part that the arms of one take up."""
+
+
+def history_lines(
+    table: pa.Table,
+    marks: Sequence[int],
+    *,
+    axis_title: str,
+    number_format: str,
+    colours: Mapping[str, str],
+) -> alt.LayerChart:
+    """Lines over the order of campaigns, which are rarely taken at even times; the axis says when each was.
+
+    The band is the largest floor value of each campaign, from 0. ``marks``: orders of the campaigns before which
+    something around the figures changed, a dashed line each. ``colours``: arm -> its colour; others are neutral.
+    """
+    import altair as alt
+
+    missing = [column for column in COLUMNS if column not in table.column_names]
+    if missing:
+        raise ValueError(f"the table lacks {', '.join(missing)}")
+    rows = table.to_pylist()
+    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    rows = [_row(row, arms) for row in rows]
+    dates = {row["order"]: row["when"] for row in rows}
+    last = max(dates, default=1)
+    every = -(-len(dates) // MOST_LABELS) or 1
+    dates = {order: when for order, when in sorted(dates.items())[::-1][::every]}
+    x_scale = alt.Scale(domain=[0.5, last + 0.5], nice=False)
+    x_axis = alt.Axis(title="campaign, in the order of time", values=sorted(dates), labelExpr=_labels(dates))
+
+    def x(field: str) -> alt.X:
+        return alt.X(f"{field}:Q", scale=x_scale, axis=x_axis)
+
+    y_scale = alt.Scale(domain=_domain(rows), nice=True)
+    y_axis = alt.Axis(title=axis_title, format=number_format, tickCount=6)
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", scale=y_scale, axis=y_axis)
+
+    hues = [colours.get(arm, palette.NEUTRAL) for arm in arms]
+    colour = alt.Color(
+        "arm:N",
+        scale=alt.Scale(domain=arms, range=hues),
+        legend=alt.Legend(title=None, orient="top", columns=6, labelLimit=160),
+    )
+    present = [key for key in CHANGES if any(row["change"] == key for row in rows)]
+    shape = alt.Shape(
+        "said:N",
+        scale=alt.Scale(domain=[CHANGES[key] for key in present], range=[_SHAPES[key] for key in present]),
+        legend=alt.Legend(title=None, orient="top", symbolFillColor=palette.NEUTRAL, labelLimit=200),
+    )
+    tooltip = [
+        alt.Tooltip("arm:N"),
+        alt.Tooltip("when:N", title="campaign"),
+        alt.Tooltip("value:Q", title="value", format=number_format),
+        alt.Tooltip("low:Q", title="interval from", format=number_format),
+        alt.Tooltip("high:Q", title="to", format=number_format),
+        alt.Tooltip("floor_value:Q", title="floor", format=number_format),
+        alt.Tooltip("said:N", title="against the one before"),
+        alt.Tooltip("n:Q", title="n", format=","),
+    ]
+    known = [row for row in rows if row["value"] is not None]
+    base = alt.Chart(alt.Data(values=known))
+    layers: list[Any] = []
+    if floors := _floors(rows):
+        band = alt.Chart(alt.Data(values=floors))
+        layers.append(
+            band.mark_rect(color=palette.FLOOR, opacity=0.25).encode(
+                x=x("from"), x2="to:Q", y=y("low"), y2="high:Q", tooltip=[alt.Tooltip("high:Q", title="largest floor")]
+            )
+        )
+    if marks:
+        rules = alt.Chart(alt.Data(values=[{"at": order - 0.5} for order in marks]))
+        layers.append(rules.mark_rule(strokeDash=[6, 4], color=palette.INCONCLUSIVE, strokeWidth=1.5).encode(x=x("at")))
+    # Arms of one campaign stand a little apart, so that no interval hides another.
+    layers += [
+        base.mark_line(strokeWidth=1.8, opacity=0.8).encode(x=x("place"), y=y("value"), color=colour),
+        base.transform_filter("datum.low !== null")
+        .mark_rule(strokeWidth=2, opacity=0.8)
+        .encode(x=x("place"), y=y("low"), y2="high:Q", color=colour),
+        base.mark_point(filled=True, size=90, opacity=1).encode(
+            x=x("place"), y=y("value"), color=colour, shape=shape, tooltip=tooltip
+        ),
+    ]
+    return alt.layer(*layers).properties(height=HEIGHT_PX, width="container")
+
+
+def _labels(dates: Mapping[int, str]) -> str:
+    """An expression that writes a campaign's date for its order. Only digits and ``-: `` of a date go into it."""
+    cases = [
+        f"datum.value == {order} ? '{''.join(mark for mark in when if mark in '0123456789-: ')}'"
+        for order, when in sorted(dates.items())
+    ]
+    return " : ".join([*cases, "''"])
+
+
+def _row(row: dict[str, Any], arms: Sequence[str]) -> dict[str, Any]:
+    whole = row["value"] is not None and row["low"] is not None and row["high"] is not None
+    return {
+        **{name: row[name] for name in COLUMNS},
+        "low": row["low"] if whole else None,
+        "high": row["high"] if whole else None,
+        "said": CHANGES[row["change"]],
+        "place": row["order"] + SPREAD * ((arms.index(row["arm"]) + 0.5) / len(arms) - 0.5),
+    }
+
+
+def _floors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The largest floor of each campaign as a box from 0 around its place."""
+    largest: dict[int, float] = {}
+    for row in rows:
+        value = row["value"] if row["role"] == "floor" else row["floor_value"]
+        if value is not None:
+            largest[row["order"]] = max(value, largest.get(row["order"], value))
+    return [
+        {"from": order - 0.5, "to": order + 0.5, "low": min(0.0, value), "high": max(0.0, value)}
+        for order, value in sorted(largest.items())
+    ]
+
+
+def _domain(rows: list[dict[str, Any]]) -> list[float]:
+    """From zero, or below it where a value is."""
+    numbers = [row[name] for row in rows for name in ("value", "low", "high", "floor_value") if row[name] is not None]
+    low, high = min((0.0, *numbers)), max((0.0, *numbers))
+    return [low, high] if high > low else [0.0, 1.0]
