@@ -131,3 +131,54 @@ def decisions(uri: str, run_id: str, arms: tuple[str, ...], _campaign: CampaignR
     from drift_runs.tracking.decisions import load_decisions
 
     return load_decisions(uri, _campaign)
+
+
+@st.cache_data(ttl=60, show_spinner="Reading figures of generation …", max_entries=400)
+def generation_figures(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """Figures of one run's free generation (schema ``FIGURES``); empty when it has none.
+
+    Kept for 60 s as all of generation is: a later run without bounds writes it again in a run that was complete.
+    """
+    from drift_runs.tracking.reader import load_generation_figures
+
+    return load_generation_figures(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=100)
+def rollouts(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """One run's own greedy rollouts (schema ``ROLLOUTS``), the reference's under the campaign's run id."""
+    from drift_runs.tracking.reader import load_rollouts
+
+    return load_rollouts(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=100)
+def tasks(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """One run's own answers to the tasks (schema ``TASKS``), the reference's under the campaign's run id."""
+    from drift_runs.tracking.reader import load_tasks
+
+    return load_tasks(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=50)
+def task_drift(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
+    """Drift beside pass or fail of a campaign (schema ``TASK_DRIFT``); ``arms`` as for :func:`pairs`."""
+    from drift_runs.tracking.reader import load_task_drift
+
+    return load_task_drift(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=50)
+def task_order(uri: str, run_id: str, arms: tuple[str, ...]) -> pa.Table:
+    """Whether what drifts more fails more (schema ``TASK_ORDER``); ``arms`` as for :func:`pairs`."""
+    from drift_runs.tracking.reader import load_task_order
+
+    return load_task_order(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=400)
+def bounds(uri: str, run_id: str, complete: bool) -> tuple[str, ...]:
+    """What a run's generation was bounded to below its protocol; empty when nothing was."""
+    from drift_runs.tracking.reader import load_bounds
+
+    return load_bounds(uri, run_id)
