@@ -190,7 +190,11 @@ def open_page(title: str) -> Page:
     )
     try:
         protocol = _protocol(uri, campaign)
-        book = Book(data.figures(uri, arm.run_id, arm.complete) for arm in campaign.arms if arm.complete)
+        measured = [arm for arm in campaign.arms if arm.complete]
+        book = Book(
+            (data.figures(uri, arm.run_id, arm.complete) for arm in measured),
+            (data.generation_figures(uri, arm.run_id, arm.complete) for arm in measured),
+        )
     except DriftError as error:
         _unreadable("This campaign cannot be read.", error)
     return Page(

@@ -15,7 +15,22 @@ ANY = "*"
 """No protocol name may hold it, so it cannot be mistaken for one."""
 
 OUTLIERS = ("with", "without", "both")
-SORTS = ("arm", "protocol", "flip", "mean", "p95", "worst", "strong", "exact", "prefix", "agree", "answers")
+SORTS = (
+    "arm",
+    "protocol",
+    "flip",
+    "mean",
+    "p95",
+    "p99",
+    "worst",
+    "strong",
+    "exact",
+    "prefix",
+    "agree",
+    "answers",
+    "invalid",
+    "passed",
+)
 ORDERS = ("desc", "asc")
 METRICS = ("divergence.p95", "divergence.mean", "flip.rate")
 LISTS = ("strong_overturn", "dnll", "kl", "support_collapse")

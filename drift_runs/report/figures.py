@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,20 @@ PREFIX = Column(key="prefix", header="equal prefix", spec="rollout.prefix", stat
 AGREE = Column(key="agree", header="agreeing tokens", spec="rollout.agree", statistic="share", unit="share")
 ROLLOUTS = (EXACT, PREFIX, AGREE)
 
+INVALID = Column(key="invalid", header="invalid futures", spec="branches", statistic="invalid", unit="share")
+PASSED = Column(key="passed", header="task passes", spec="task.passed", statistic="rate", unit="share")
+GENERATED = (INVALID, EXACT, PREFIX, PASSED)
+"""What leads of free generation, where a campaign has it."""
+LOST = Column(key="lost", header="tasks lost", spec="task.passed", statistic="lost", unit="count")
+GAINED = Column(key="gained", header="tasks gained", spec="task.passed", statistic="gained", unit="count")
+REFERENCE_PASSED = Column(
+    key="reference_passed",
+    header="passed by the reference",
+    spec="task.passed",
+    statistic="reference_count",
+    unit="count",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
@@ -61,6 +75,10 @@ class Columns:
     """Continuations were compared and no distributions: there is no divergence, and rollouts lead."""
     answers: bool = False
     """The protocol says what should be answered."""
+    deep: bool = False
+    """The divergence has a p99."""
+    generated: tuple[Column, ...] = ()
+    """Those of ``GENERATED`` that the campaign has."""
 
     def _divergence(self, key: str, words: str, statistic: str) -> Column:
         return Column(key=key, header=words, spec=self.headline, statistic=statistic, unit="nats")
@@ -74,14 +92,24 @@ class Columns:
         return self._divergence("p95", f"{short_name(self.headline)} p95, nats", "p95")
 
     @property
+    def p99(self) -> Column:
+        return self._divergence("p99", f"{short_name(self.headline)} p99, nats", "p99")
+
+    @property
     def worst(self) -> Column:
         return self._divergence("worst", "worst range p95, nats", "worst_range.p95")
 
     @property
-    def overview(self) -> tuple[Column, ...]:
+    def measured(self) -> tuple[Column, ...]:
+        """The leading columns that count scored positions (or, free-running, all there is)."""
         if self.free_running:
             return ROLLOUTS
-        return (FLIP, self.mean, self.p95, self.worst, STRONG, *([ANSWERS] if self.answers else []))
+        quantiles = (self.p95, self.p99) if self.deep else (self.p95,)
+        return (FLIP, self.mean, *quantiles, self.worst, STRONG, *([ANSWERS] if self.answers else []))
+
+    @property
+    def overview(self) -> tuple[Column, ...]:
+        return (*self.measured, *self.generated)
 
     @property
     def first(self) -> Column:
@@ -100,10 +128,14 @@ class Columns:
 def columns_of(protocol: Protocol, book: Book) -> Columns:
     """The leading columns of a campaign, from its protocol and what was measured."""
     headline = headline_of(protocol, book)
+    free_running = EXACT.spec in book.specs and headline not in book.specs
+    there = set(pc.unique(book.generated["spec"]).to_pylist())
     return Columns(
         headline=headline,
-        free_running=EXACT.spec in book.specs and headline not in book.specs,
+        free_running=free_running,
         answers=bool(protocol.answers),
+        deep=book.has(headline, "p99"),
+        generated=() if free_running else tuple(column for column in GENERATED if column.spec in there),
     )
 
 
@@ -128,11 +160,16 @@ def is_withheld(figure: Figure) -> bool:
 
 
 class Book:
-    """The figures of one campaign: every arm's table in one, read by scope and column."""
+    """The figures of one campaign: every arm's table in one, read by scope and column.
 
-    def __init__(self, tables: Iterable[pa.Table]) -> None:
-        tables = list(tables)
+    ``generated``: those of free generation. They stand apart, because they count roots, prompts and tasks: only
+    :meth:`by_arm` reads them, for a column that nothing measured has.
+    """
+
+    def __init__(self, tables: Iterable[pa.Table], generated: Iterable[pa.Table] = ()) -> None:
+        tables, generated = list(tables), list(generated)
         self.table = pa.concat_tables(tables) if tables else schema.FIGURES.empty_table()
+        self.generated = pa.concat_tables(generated) if generated else schema.FIGURES.empty_table()
         self._by_arm: dict[tuple[Column, str, str], dict[str, Figure]] = {}
         counted = pc.value_counts(self.table["spec"]).to_pylist()
         self.specs: dict[str, int] = {item["values"]: item["counts"] for item in counted}
@@ -140,22 +177,22 @@ class Book:
 
     def rows(self, **wanted: str | Sequence[str]) -> list[Figure]:
         """Figures whose columns have the wanted values; a sequence means any of them. Order is the table's."""
-        mask: Any = None
-        for column, value in wanted.items():
-            values = [value] if isinstance(value, str) else list(value)
-            hit = pc.is_in(self.table[column], value_set=pa.array(values, pa.string()))
-            mask = hit if mask is None else pc.and_(mask, hit)
-        table = self.table if mask is None else self.table.filter(mask)
-        return [Figure(**row) for row in table.to_pylist()]
+        return _rows(self.table, wanted)
+
+    def has(self, spec: str, statistic: str) -> bool:
+        """Whether any arm has this figure, withheld or not, over any measured positions."""
+        return bool(
+            pc.any(pc.and_(pc.equal(self.table["spec"], spec), pc.equal(self.table["statistic"], statistic))).as_py()
+        )
 
     def by_arm(self, column: Column, scope: str, outliers: str) -> dict[str, Figure]:
         """One figure an arm. ``scope`` is ``all`` or ``panel:NAME``; the first row wins where several floors stand."""
         key = (column, scope, outliers)
         if key not in self._by_arm:
             kind, name = split_scope(scope)
-            found = self.rows(
-                spec=column.spec, statistic=column.statistic, outliers=outliers, scope_kind=kind, scope=name
-            )
+            wanted = {"spec": column.spec, "statistic": column.statistic, "outliers": outliers}
+            wanted |= {"scope_kind": kind, "scope": name}
+            found = _rows(self.table, wanted) or _rows(self.generated, wanted)
             self._by_arm[key] = {figure.arm: figure for figure in reversed(found)}
         return self._by_arm[key]
 
@@ -167,6 +204,15 @@ class Book:
     def scopes(self, kind: str) -> list[str]:
         """Names of the scopes of a kind, in the order of first appearance."""
         return list(dict.fromkeys(figure.scope for figure in self.rows(scope_kind=kind)))
+
+
+def _rows(table: pa.Table, wanted: Mapping[str, str | Sequence[str]]) -> list[Figure]:
+    mask: Any = None
+    for column, value in wanted.items():
+        values = [value] if isinstance(value, str) else list(value)
+        hit = pc.is_in(table[column], value_set=pa.array(values, pa.string()))
+        mask = hit if mask is None else pc.and_(mask, hit)
+    return [Figure(**row) for row in (table if mask is None else table.filter(mask)).to_pylist()]
 
 
 def split_scope(scope: str) -> tuple[str, str]:
