@@ -182,7 +182,9 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     assert tree(campaign.root) == tree(generated.root)
 
 
-def test_bounds_are_the_first_of_all_and_are_said(generated: Campaign, tmp_path: Path, tiny_arms: Path) -> None:
+def test_bounds_are_the_first_of_all_and_are_said(
+    generated: Campaign, tmp_path: Path, tiny_arms: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     campaign = prepared(tmp_path / "bounded", tiny_arms)
     bounds = Bounds(roots=2, prompts=1, sampled=False)
     campaign.run(bounds=bounds)
@@ -190,6 +192,9 @@ def test_bounds_are_the_first_of_all_and_are_said(generated: Campaign, tmp_path:
     assert reader.load_roots(campaign.uri, arm).equals(reader.load_roots(generated.uri, run_id(generated, "q4_0"))[:2])
     assert reader.load_bounds(campaign.uri, arm) == bounds.said(load_protocol(campaign.protocol).protocol)
     assert reader.load_rollouts(campaign.uri, arm)["prompt"].to_pylist() == ["one"]
+    # Measured again within the bounds that its plan holds.
+    assert main([*campaign.arguments("measure"), "--check"]) == 0
+    assert "Bounded to 2 roots an arm of at most 6, 1 rollout prompts" in capsys.readouterr().out
     # What is there is not written again, and the whole is what it would have been at once.
     campaign.run()
     assert tree(campaign.root) == tree(generated.root)

@@ -19,6 +19,7 @@ from drift_runs.errors import StoreBusy, StoreError
 from drift_runs.protocol.canonical import dictionary_sha256
 from drift_runs.store import (
     PlannedCapture,
+    PlannedGeneration,
     Store,
     comparison_id,
     content_id,
@@ -303,6 +304,29 @@ class TestPlans:
         content["captures"][0] |= changed
         path.write_text(json.dumps(content))
         with pytest.raises(StoreError, match="not a campaign's plan; remove the file"):
+            plans(store)
+
+    def test_what_was_generated_stays_until_it_is_generated_anew(self, store: Store) -> None:
+        def write(generation: PlannedGeneration | None = None) -> PlannedGeneration | None:
+            entries = [self.ENTRY]
+            write_plan(store, "p" * 64, "key", run_id="r", captures=entries, protocol=PROTOCOL, generation=generation)
+            return plans(store)[0].generation
+
+        assert write() is None
+        first = PlannedGeneration(arms=("q4_0",), bounds={"roots": 2, "sampled": False})
+        assert write(first) == first and write() == first
+        second = PlannedGeneration(arms=("q4_0",), bounds={"roots": None})
+        assert write(second) == second
+
+    @pytest.mark.parametrize(
+        "generation",
+        [5, {}, {"arms": ["nobody"], "bounds": {}}, {"arms": [], "bounds": {}}, {"arms": ["q4_0"], "bounds": [1]}],
+    )
+    def test_a_plan_of_no_generation(self, store: Store, generation: object) -> None:
+        write_plan(store, "p" * 64, "key", run_id="r1", captures=[self.ENTRY], protocol=PROTOCOL)
+        (path,) = (store.root / "campaigns").iterdir()
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"generation": generation}))
+        with pytest.raises(StoreError, match="not a campaign's plan"):
             plans(store)
 
     @pytest.mark.parametrize("protocol", [5, [], {}, {"name": 5}])

@@ -222,21 +222,23 @@ def _check(args: argparse.Namespace, campaign: StoredCampaign, now: Found, unfin
     figures = now.figures
     not_logged = [name for name in figures if name not in logged.runs]
     not_stored = [name for name in logged.runs if name not in figures and not args.arm]
-    found, not_compared = [], []
+    rows, found, not_compared = [], [], []
     for name, computed in figures.items():
         if name in logged.runs:
             found += logged.arm(name, computed, now.results.get(name))
-    if now.across is not None:
-        found += logged.across(now.across)
     if now.generated is not None:
         for report in now.generated.measured:
             if reason := logged.not_comparable(report, now.generated):
                 not_compared.append(reason)
             else:
-                found += logged.generation(report, now.generated)
+                rows += logged.generation(report, now.generated)
+                found += logged.generation_figures(report, now.generated)
         if now.generated.tasks is not None and not not_compared and not now.generated.incomplete:
             found += logged.tasks(now.generated.tasks)
         not_compared += [] if args.arm else logged.of_earlier_runs(now.generated)
+    if now.across is not None:
+        found += logged.across(now.across)
+    found = rows + found  # what the others follow from is said first
     lines = [line for each in found for line in each.differing]
     equal = sum(each.equal for each in found)
     print(f"{equal:,} of {equal + len(lines):,} figures equal what was logged", file=sys.stderr)

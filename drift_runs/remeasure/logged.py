@@ -30,7 +30,6 @@ class _Table(NamedTuple):
 
 
 _TABLES = {
-    artifacts.GENERATION_FIGURES_FILE: _Table("generation", reader.load_generation_figures, "figure"),
     artifacts.ROOTS_FILE: _Table("roots", reader.load_roots, "root"),
     artifacts.FUTURES_FILE: _Table("futures", reader.load_futures, "future"),
     artifacts.OUTCOMES_FILE: _Table("outcomes", reader.load_outcomes, "outcome"),
@@ -98,7 +97,7 @@ class Logged:
         ]
 
     def generation(self, report: GenerationReport, now: Regenerated) -> list[Compared]:
-        """All that was logged of what an arm wrote freely."""
+        """What an arm wrote freely and what became of it, row by row."""
         run, name = self._run(report, now), report.execution.name
         if run is None:
             return []
@@ -111,6 +110,15 @@ class Logged:
             label = temperature_label(temperature)
             logged, computed = reader.load_sampled(self.uri, run, label), report.tables[artifacts.sampled_file(label)]
             found.append(differences("rollouts", f"{name} draw at {label}", logged, computed))
+        return found
+
+    def generation_figures(self, report: GenerationReport, now: Regenerated) -> list[Compared]:
+        """Figures and metrics of what an arm wrote freely."""
+        run, name = self._run(report, now), report.execution.name
+        if run is None:
+            return []
+        logged = reader.load_generation_figures(self.uri, run)
+        found = [differences("generation", f"{name} figure", logged, report.figures)]
         own = report.figures.filter(pc.equal(report.figures["arm"], name))
         if own.num_rows:
             metrics = {key: value for key, value in select_metrics(own).items() if key not in _NOT_OF_GENERATION}
