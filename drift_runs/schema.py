@@ -134,6 +134,25 @@ FIGURES = _schema(
 )
 """One row a figure: long form, so that a new statistic is a new row and not a new column."""
 
+DISTRIBUTION = _schema(
+    "drift.distribution/1",
+    [
+        ("arm", pa.string(), False),
+        ("spec", pa.string(), False),  # of the divergence that leads the protocol
+        ("scope_kind", pa.string(), False),
+        ("scope", pa.string(), False),
+        ("outliers", pa.string(), False),  # with, without, only
+        ("low_nats", pa.float64(), True),  # both null in the one row of a scope that has no positive value
+        ("high_nats", pa.float64(), True),  # null: the last bin has no upper edge
+        ("count", pa.int64(), False),  # positions in [low, high)
+        ("n", pa.int64(), False),  # positions of the scope with a finite value; so are the three below of the scope
+        ("not_positive", pa.int64(), False),  # of them, those that lie in no bin: zero, or what storage left below it
+        ("infinite", pa.int64(), False),  # not among n
+        ("missing", pa.int64(), False),  # not measured, not among n
+    ],
+)
+"""How often a divergence has which size: one row an occupied bin of :mod:`measure.histograms`, 40 bins a decade."""
+
 DETERMINISM = _schema(
     "drift.determinism/2",
     [
@@ -471,6 +490,65 @@ TASK_ORDER = _schema(
 DICTIONARY = _schema("drift.dictionary/1", [("bytes", pa.binary(), False)])
 """The bytes of each token, in the order of their ids: the table whose digest a protocol names."""
 
+
+_INDEXED_RUN = [
+    ("run_id", pa.string(), False),
+    ("state", pa.string(), False),  # what changes of a run once it has begun, in one text: see tracking.index_rows
+    ("experiment_id", pa.string(), False),
+    ("location", pa.string(), False),  # of its artifacts
+    ("started_ms", pa.int64(), False),
+    ("complete", pa.bool_(), False),
+]
+
+_INDEXED_ARM = pa.struct(
+    [
+        pa.field(name, kind, nullable=nullable)
+        for name, kind, nullable in [
+            *_INDEXED_RUN,
+            ("arm", pa.string(), False),
+            ("title", pa.string(), False),
+            ("role", pa.string(), False),
+            ("derivative", pa.string(), False),
+            ("weights", pa.string(), False),
+            ("weights_observed", pa.string(), False),
+            ("kv", pa.string(), False),
+            ("hardware", pa.string(), False),
+            ("engine", pa.string(), False),
+            ("settings", pa.string(), False),
+            ("capture_id", pa.string(), False),
+            ("weight_bytes", pa.int64(), True),
+            ("floor_kind", pa.string(), False),
+            ("rows_expected", pa.string(), False),
+            ("reference", pa.string(), False),
+            ("launch", pa.int32(), False),
+            ("key", pa.map_(pa.string(), pa.string()), False),
+        ]
+    ]
+)
+
+INDEX = _schema(
+    "drift.index/1",
+    [
+        *_INDEXED_RUN,
+        ("experiment", pa.string(), False),
+        ("protocol_name", pa.string(), False),
+        ("protocol_version", pa.int32(), False),
+        ("protocol_sha256", pa.string(), False),
+        ("draft", pa.bool_(), False),
+        ("status", pa.string(), False),
+        ("reference", pa.string(), False),
+        ("reference_capture_id", pa.string(), False),
+        ("title", pa.string(), False),
+        ("question", pa.string(), False),
+        ("notes", pa.list_(pa.string()), False),
+        ("outliers", pa.list_(pa.struct([("window", pa.string()), ("reason", pa.string())])), False),
+        ("imported", pa.bool_(), False),
+        ("system", pa.string(), False),  # operating system of the machine; empty where the run does not say
+        ("tool", pa.string(), False),  # version of drift that ran it; empty where the run does not say
+        ("arms", pa.list_(_INDEXED_ARM), False),  # in the order in which they were begun
+    ],
+)
+"""One row a campaign of a tracking store, newest first. A copy of tags: made anew from the store at any time."""
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 """A text that many rows share."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ ARTIFACT_ROOT_VARIABLE = "DRIFT_ARTIFACT_ROOT"
 FIGURES_FILE = "summary/figures.parquet"
 DETERMINISM_FILE = "summary/determinism.parquet"
 LISTED_FILE = "summary/listed.parquet"
+DISTRIBUTION_FILE = "summary/distribution.parquet"
 ANSWERS_FILE = "summary/answers.parquet"
 PAIRS_FILE = "summary/pairs.parquet"
 AGREEMENT_FILE = "summary/agreement.parquet"
@@ -36,6 +37,7 @@ TASKS_FILE = "generation/tasks.parquet"
 TASK_DRIFT_FILE = "generation/task_drift.parquet"
 TASK_ORDER_FILE = "generation/task_order.parquet"
 BOUNDS_FILE = "generation/bounds.json"
+PROMPTS_FILE = "generation/prompts.json"
 
 
 def read_table(path: Path, wanted: pa.Schema, run_id: str) -> pa.Table:
@@ -59,6 +61,19 @@ def read_table(path: Path, wanted: pa.Schema, run_id: str) -> pa.Table:
     if reason := schema.misfit(table, wanted):
         raise StoreError(f"{path.name}: {found} with {reason}", where=f"run {run_id}")
     return table.cast(wanted)
+
+
+def read_columns(path: Path, wanted: pa.Schema, columns: Sequence[str], run_id: str) -> pa.Table:
+    """Some columns of a Parquet file of a known schema version, and no more of it."""
+    try:
+        with pq.ParquetFile(path) as file:
+            if schema.version_of(file.schema_arrow) == schema.version_of(wanted):
+                table = file.read(columns=list(columns))
+                table.validate(full=True)
+                return table.select(columns).cast(pa.schema([wanted.field(name) for name in columns]))
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        raise StoreError(f"{path.name} cannot be read: {error}", where=f"run {run_id}") from error
+    return read_table(path, wanted, run_id).select(columns)
 
 
 def parquet_bytes(table: pa.Table, wanted: pa.Schema) -> bytes:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from drift_runs import schema
 from drift_runs.errors import StoreBusy, StoreError
-from drift_runs.tracking import artifacts, names, reach, stale, tags, uris
+from drift_runs.tracking import artifacts, locations, names, reach, stale, tags, uris
 from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
 
 if TYPE_CHECKING:
@@ -145,12 +145,13 @@ class Tracker:
         determinism: pa.Table | None = None,
         listed: pa.Table | None = None,
         answers: pa.Table | None = None,
+        distribution: pa.Table | None = None,
     ) -> None:
         """Store what a comparison found: files first, then all metrics in one batch.
 
         ``figures`` has the schema ``FIGURES``, ``determinism`` the schema ``DETERMINISM``, ``listed`` the schema
-        ``LISTED``, ``answers`` the schema ``ANSWERS`` (without a row it is not stored); ``rows`` maps a window to its
-        comparison's Parquet file.
+        ``LISTED``, ``answers`` the schema ``ANSWERS`` (without a row it is not stored), ``distribution`` the schema
+        ``DISTRIBUTION``; ``rows`` maps a window to its comparison's Parquet file.
         """
         files: dict[str, bytes | Path] = {artifacts.FIGURES_FILE: artifacts.parquet_bytes(figures, schema.FIGURES)}
         chosen = names.select(figures)
@@ -158,6 +159,8 @@ class Tracker:
             files[artifacts.DETERMINISM_FILE] = artifacts.parquet_bytes(determinism, schema.DETERMINISM)
         if listed is not None:
             files[artifacts.LISTED_FILE] = artifacts.parquet_bytes(listed, schema.LISTED)
+        if distribution is not None:
+            files[artifacts.DISTRIBUTION_FILE] = artifacts.parquet_bytes(distribution, schema.DISTRIBUTION)
         if answers is not None and answers.num_rows:
             files[artifacts.ANSWERS_FILE] = artifacts.parquet_bytes(answers, schema.ANSWERS)
         for window, path in rows.items():
@@ -202,7 +205,7 @@ class Tracker:
         for name in ("withheld", "nonfinite"):
             metrics.pop(name, None)
         self._write(run_id, metrics=[(name, value, 0) for name, value in metrics.items()])
-        self._write(run_id, tags_={tags.GENERATION_TAG: key})
+        self._write(run_id, tags_={tags.GENERATION_TAG: key, tags.TOUCHED_TAG: tags.day_of(int(time.time() * 1000))})
 
     def log_across(self, run_id: str, *, pairs: pa.Table, agreement: pa.Table, proposals: pa.Table) -> None:
         """Store what a campaign's comparisons say of each other (schemas ``PAIRS``, ``AGREEMENT``, ``PROPOSALS``)."""
@@ -409,6 +412,14 @@ def artifact(uri: str, run_id: str, name: str, *, required: bool = True) -> Iter
 
     ``StoreError`` when there is none, or None where it is not ``required``.
     """
+    seen = locations.known(uri, run_id)
+    path = uris.local_path(seen) if seen else None
+    if path is not None and Path(path).is_dir():
+        found = Path(path, name)
+        if not found.exists() and required:
+            raise _missing(uri, run_id, name)
+        yield found if found.exists() else None
+        return
     client = connect(uri, create=False)
     with reach.asked(uri, "find a run", run_id):
         location = client.get_run(run_id).info.artifact_uri
@@ -449,18 +460,33 @@ def experiments(client: MlflowClient) -> Iterator[Any]:
 
 def runs_of(client: MlflowClient, experiment_ids: list[str], *filters: str) -> Iterator[Run]:
     """Every live run that passes all filters, newest first, superseded ones left out."""
+    found = _search(client, experiment_ids, filters, deleted=False)
+    return (run for run in found if tags.SUPERSEDED_TAG not in run.data.tags)
+
+
+def deleted_of(client: MlflowClient, experiment_ids: list[str], *filters: str) -> Iterator[Run]:
+    """Every deleted run that passes all filters, newest first."""
+    return _search(client, experiment_ids, filters, deleted=True)
+
+
+def _search(
+    client: MlflowClient, experiment_ids: list[str], filters: tuple[str, ...], *, deleted: bool
+) -> Iterator[Run]:
     if not experiment_ids:
         return
+    from mlflow.entities import ViewType
+
     token = None
     while True:
         page = client.search_runs(
             experiment_ids,
             filter_string=" and ".join(filters),
+            run_view_type=ViewType.DELETED_ONLY if deleted else ViewType.ACTIVE_ONLY,
             max_results=_PAGE,
             order_by=["attributes.start_time DESC"],
             page_token=token,
         )
-        yield from (run for run in page if tags.SUPERSEDED_TAG not in run.data.tags)
+        yield from page
         token = page.token
         if not token:
             return

@@ -51,7 +51,7 @@ _CHOSEN = frozenset(
 )
 """Tokens of figures, as :mod:`chosen_metrics` calls them."""
 
-_OF_FIGURE = (
+OF_FIGURE = (
     "outliers",
     "spec",
     "statistic",
@@ -68,10 +68,11 @@ _OF_FIGURE = (
     "floor_value",
     "verdict",
 )
+"""Columns that a summary takes over from ``FIGURES`` as they are."""
 
 
 def figure_rows(tables: Iterable[pa.Table], arm: str) -> list[dict[str, Any]]:
-    """The headline figures of ``arm`` in tables of the schema ``FIGURES``, as columns of ``SUMMARY``."""
+    """The headline figures of ``arm`` in tables with columns of ``FIGURES``, as columns of ``SUMMARY``."""
     found = []
     for table in tables:
         headline = chosen_metrics.headline_of(table)
@@ -81,7 +82,7 @@ def figure_rows(tables: Iterable[pa.Table], arm: str) -> list[dict[str, Any]]:
                 pc.is_in(table["outliers"], pa.array(_OUTLIERS)),
             )
         )
-        for row in whole.select(list(_OF_FIGURE)).to_pylist():
+        for row in whole.select(list(OF_FIGURE)).to_pylist():
             if chosen_metrics.token(row["spec"], row["statistic"], headline) in _CHOSEN:
                 found.append(row)
     return found
@@ -111,7 +112,7 @@ def determinism_rows(table: pa.Table, declared: Sequence[str]) -> list[dict[str,
 
 def _share(outliers: str, statistic: str, count: int, n: int, excluded: int) -> dict[str, Any]:
     return {
-        **dict.fromkeys(_OF_FIGURE, ""),
+        **dict.fromkeys(OF_FIGURE, ""),
         "outliers": outliers,
         "spec": DETERMINISM,
         "statistic": statistic,

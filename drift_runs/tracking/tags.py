@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from drift_runs.errors import StoreError
 from drift_runs.tracking.records import ArmRecord, CampaignRecord
@@ -28,6 +29,9 @@ CAMPAIGN_KEY_TAG = "drift.campaign_key"
 COMPARISON_TAG = "drift.comparison"
 METRIC_NAMES_TAG = "drift.metric_names"
 GENERATION_TAG = "drift.generation"
+TOUCHED_TAG = "drift.touched_day"
+"""The day on which something was added to a run that may have been complete: a search finds runs by it."""
+DAY_FORM = "%Y-%m-%d"
 KEY_PREFIX = "drift.key."
 
 MAX_TAG_CHARACTERS = 8000
@@ -216,6 +220,11 @@ def arm_record(tags: Mapping[str, str], *, run_id: str) -> ArmRecord:
         )
     except (KeyError, ValueError, TypeError) as error:
         raise _damaged(run_id, error) from error
+
+
+def day_of(when_ms: int) -> str:
+    """Day in UTC of a time in milliseconds since the epoch, as ``TOUCHED_TAG`` has it."""
+    return datetime.fromtimestamp(when_ms / 1000, UTC).strftime(DAY_FORM)
 
 
 def key_tags(tags: Mapping[str, str]) -> dict[str, str]:
