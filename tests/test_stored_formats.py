@@ -29,6 +29,7 @@ ROWS = {
     "determinism-1": 4,
     "determinism-2": 4,
     "dictionary-1": 3,
+    "distribution-1": 102,
     "listed-1": 52,
     "pairs-1": 72,
     "proposals-1": 1,

@@ -162,7 +162,9 @@ class Logbook:
                 figures, listed = result.figures, result.listed
                 identity = self.comparison_id(execution)
                 rows = {name: self.store.comparison_file(identity, name) for name in execution.windows}
-                self.tracker.log_figures(started.run_id, figures, rows, table, listed, result.answers)
+                self.tracker.log_figures(
+                    started.run_id, figures, rows, table, listed, result.answers, result.distribution
+                )
                 self.tracker.complete(started.run_id)
                 self._joined = True
         outcome = Outcome(

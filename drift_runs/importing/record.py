@@ -181,7 +181,15 @@ class Recorder:
                 for window in self.protocol.windows
                 if store.comparison_file(item.comparison, window.name).is_file()
             }
-            self.tracker.log_figures(started.run_id, figures, rows, result.determinism, result.listed, result.answers)
+            self.tracker.log_figures(
+                started.run_id,
+                figures,
+                rows,
+                result.determinism,
+                result.listed,
+                result.answers,
+                result.distribution,
+            )
             self.tracker.complete(started.run_id)
         return ImportedOutcome(
             name=arm.name, kind=arm.role, figures=figures, determinism=determinism, run_id=started.run_id

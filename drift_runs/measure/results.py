@@ -19,6 +19,7 @@ from drift_runs.measure.answer_figures import answer_figures
 from drift_runs.measure.answers import answers_table
 from drift_runs.measure.context_pairs import context_pairs
 from drift_runs.measure.determinism import DeterminismSummary, determinism_table, summarise_determinism
+from drift_runs.measure.distribution import distribution_table
 from drift_runs.measure.figures import figures_table
 from drift_runs.measure.launches import launch_figures
 from drift_runs.measure.listed import Texts, listed_rows
@@ -45,6 +46,8 @@ class ArmResult:
     """Schema ``LISTED``."""
     answers: pa.Table
     """Schema ``ANSWERS``; no row where the protocol expects no answers in these windows."""
+    distribution: pa.Table
+    """Schema ``DISTRIBUTION``."""
 
     @property
     def agreement(self) -> DeterminismSummary:
@@ -131,6 +134,7 @@ class Results:
             determinism=determinism_table(comparison, arm=arm, against=against, window_hashes=window_hashes),
             listed=listed_rows(comparison, self.protocol, arm=arm, texts=self.texts),
             answers=answers,
+            distribution=distribution_table(comparison, self.protocol, arm=arm),
         )
         self.keep(comparison, figures, arm=arm, kind=kind, against=against, of=of, ranked=ranked)
         return result

@@ -9,6 +9,8 @@ from collections import defaultdict
 import pyarrow as pa
 
 from drift_runs import schema
+from drift_runs.errors import StoreError
+from drift_runs.protocol.generation import Prompts
 from drift_runs.tracking import artifacts, reach, stale, tags
 from drift_runs.tracking.mlflow_store import artifact, connect, experiments, runs_of, tag_is
 from drift_runs.tracking.records import ArmRecord, CampaignRecord
@@ -90,6 +92,11 @@ def load_listed(uri: str, run_id: str) -> pa.Table:
     return _table_or_empty(uri, run_id, artifacts.LISTED_FILE, schema.LISTED)
 
 
+def load_distribution(uri: str, run_id: str) -> pa.Table:
+    """How often a comparison's divergence has which size (schema ``DISTRIBUTION``); empty when the run has none."""
+    return _table_or_empty(uri, run_id, artifacts.DISTRIBUTION_FILE, schema.DISTRIBUTION)
+
+
 def load_answers(uri: str, run_id: str) -> pa.Table:
     """The protocol's expected answers in a comparison (schema ``ANSWERS``); empty when the run has none."""
     return _table_or_empty(uri, run_id, artifacts.ANSWERS_FILE, schema.ANSWERS)
@@ -123,6 +130,17 @@ def load_rollouts(uri: str, run_id: str) -> pa.Table:
 def load_sampled(uri: str, run_id: str, temperature: str) -> pa.Table:
     """A run's own draws at a temperature (schema ``ROLLOUTS``), by its label; empty when there is none."""
     return _table_or_empty(uri, run_id, artifacts.sampled_file(temperature), schema.ROLLOUTS)
+
+
+def load_prompts(uri: str, run_id: str) -> Prompts | None:
+    """The panel of prompts that a campaign rolled out; None when it stored none."""
+    with artifact(uri, run_id, artifacts.PROMPTS_FILE, required=False) as path:
+        if path is None:
+            return None
+        try:
+            return Prompts.model_validate_json(path.read_bytes())
+        except ValueError as error:
+            raise StoreError(f"{path.name} cannot be read: {error}", where=f"run {run_id}") from error
 
 
 def load_tasks(uri: str, run_id: str) -> pa.Table:
@@ -192,3 +210,8 @@ def load_lock_text(uri: str, run_id: str) -> str:
     """The campaign's lock; ``StoreError`` for a draft, which has none."""
     with artifact(uri, run_id, artifacts.LOCK_FILE) as path:
         return path.read_bytes().decode()
+
+
+def load_dictionary(uri: str, run_id: str) -> pa.Table:
+    """The bytes of each token of a campaign (schema ``DICTIONARY``), by id; empty when it stored none."""
+    return _table_or_empty(uri, run_id, artifacts.DICTIONARY_FILE, schema.DICTIONARY)

@@ -23,6 +23,7 @@ from drift_runs.measure.results import Results
 from drift_runs.measure.text import Texts, TokenText
 from drift_runs.protocol.canonical import canonical_json, protocol_sha256
 from drift_runs.protocol.model import Protocol, Window
+from drift_runs.tracking import artifacts
 from drift_runs.tracking.records import ArmRecord
 
 HOSTILE_TITLE = '<script>document.title="owned"</script> [a](http://example.invalid) ![i](http://example.invalid/i.png)'
@@ -374,11 +375,16 @@ def build_store(
             paths[window].parent.mkdir(parents=True, exist_ok=True)
             mask = pa.compute.equal(table["window"].cast(pa.string()), window)
             pq.write_table(table.filter(mask), paths[window])
-        tracker.log_figures(run_id, figures[name], paths, result.determinism, result.listed, judged)
+        tracker.log_figures(
+            run_id, figures[name], paths, result.determinism, result.listed, judged, result.distribution
+        )
         if name != unfinished_arm:
             tracker.complete(run_id)
     across = results.across()
     tracker.log_across(campaign, pairs=across.pairs, agreement=across.agreement, proposals=across.proposals)
+    dictionary = pa.table({"bytes": pa.array(TOKENS, pa.binary())}, schema=schema.DICTIONARY)
+    stored = artifacts.parquet_bytes(dictionary, schema.DICTIONARY)
+    tracker.log_files(campaign, {artifacts.DICTIONARY_FILE: stored})
     if finish:
         tracker.complete(campaign)
     return InventedStore(folder=folder, uri=uri, campaign=campaign, figures=figures)
