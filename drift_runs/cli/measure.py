@@ -13,17 +13,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from drift_runs.measure.results import Across, ArmResult
-    from drift_runs.remeasure import Regenerated, Rows, StoredCampaign
+    from drift_runs.remeasure import Logged, Regenerated, Rows, StoredCampaign
 
 HELP = """Compute every figure again from the stored rows, and judge again what was written freely. No model is opened
-and nothing is logged: what differs from what was logged is listed, so that a change of the arithmetic is seen.
+and no figure is logged: what differs from what was logged is listed, so that a change of the arithmetic is seen.
 
 RUN is a protocol file, the name of a protocol or import, or the beginning of a run's id. With --check the exit code
 says whether everything that was logged is what the rows give: 1 when a figure differs, 4 when something could not be
-compared."""
+compared.
+
+With --add the tables that an older version did not make (the distribution behind the page Tails, the list of rows to
+read) are stored beside an arm's figures, where these are what the rows give. Nothing that was logged changes."""
 EXAMPLE = """drift measure smollm2-quick
 drift measure smollm2-quick --arm q4_0 --json
-drift measure --check 3f2a9c"""
+drift measure --check 3f2a9c
+drift measure --add 3f2a9c"""
 SHOWN_DIFFERENCES = 20
 
 
@@ -33,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--check", action="store_true", help="fail unless every logged figure is what the rows give")
     how.add_argument("--no-check", action="store_true", help="do not compare with the logged figures")
+    how.add_argument("--add", action="store_true", help="store tables that an older version did not make")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     add_store_arguments(parser)
 
@@ -210,7 +215,7 @@ def _check(args: argparse.Namespace, campaign: StoredCampaign, now: Found, unfin
     uri = resolve_uri(args.tracking_uri, args.store)
     record = next((found for found in list_campaigns(uri) if found.run_id == campaign.run_id), None)
     if record is None:
-        if args.check:
+        if args.check or args.add:
             raise NotMeasured(
                 f"run {campaign.run_id} is not in the tracking store",
                 where=str(args.store),
@@ -225,7 +230,10 @@ def _check(args: argparse.Namespace, campaign: StoredCampaign, now: Found, unfin
     rows, found, not_compared = [], [], []
     for name, computed in figures.items():
         if name in logged.runs:
-            found += logged.arm(name, computed, now.results.get(name))
+            of_arm = logged.arm(name, computed, now.results.get(name))
+            found += of_arm
+            if args.add and name in now.results:
+                _add(logged, name, now.results[name], differing=any(each.differing for each in of_arm))
     if now.generated is not None:
         for report in now.generated.measured:
             if reason := logged.not_comparable(report, now.generated):
@@ -253,8 +261,23 @@ def _check(args: argparse.Namespace, campaign: StoredCampaign, now: Found, unfin
             print(f"{name}: {words}", file=sys.stderr)
     for reason in not_compared:
         print(reason, file=sys.stderr)
-    if not args.check:
+    if not (args.check or args.add):
         return 0
     if lines:
         return 1
+    if args.add:
+        return 0
     return NotMeasured.exit_code if unfinished or not_logged or not_stored or not_compared else 0
+
+
+def _add(logged: Logged, name: str, result: ArmResult, *, differing: bool) -> None:
+    """Store what an arm's run lacks, unless its figures are others than its rows give now; says which."""
+    lacking = logged.lacking(name, result)
+    if not lacking:
+        return
+    tables = " and ".join(artifact.rpartition("/")[2].removesuffix(".parquet") for artifact in lacking)
+    if differing:
+        print(f"{name}: {tables} not added, because its logged figures differ", file=sys.stderr)
+        return
+    logged.add(name, lacking)
+    print(f"{name}: {tables} added", file=sys.stderr)

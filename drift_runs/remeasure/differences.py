@@ -35,6 +35,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "proposals": ("window", "rule", "floor"),
     "determinism": ("against", "window"),
     "answers": ("answer",),
+    "distribution": ("scope_kind", "scope", "outliers", "spec", "low_nats"),
     "generation": ("arm", "scope_kind", "scope", "outliers", "spec", "statistic"),
     "roots": ("window", "position"),
     "futures": ("window", "position", "first"),
@@ -46,7 +47,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """What names a row of each table. ``generation``: figures of what was written freely."""
 _OF_FIGURES = ("figures", "generation")
-_WHOLE = ("roots", "futures", "outcomes", "rollouts", "tasks", "task_drift", "task_order")
+_WHOLE = ("distribution", "roots", "futures", "outcomes", "rollouts", "tasks", "task_drift", "task_order")
 """Tables that are compared in every column; a row that was never logged is a difference."""
 _SHOWN_LETTERS = 80
 

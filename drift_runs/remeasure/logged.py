@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -61,7 +61,30 @@ class Logged:
             rows, answers = reader.load_determinism(self.uri, run), reader.load_answers(self.uri, run)
             found.append(differences("determinism", f"{name} rows", rows, result.determinism))
             found.append(differences("answers", f"{name} answer", answers, result.answers))
+            if (bins := reader.load_distribution(self.uri, run)).num_rows:  # an older version logged none
+                by_bin = differences("distribution", f"{name} bin", bins, result.distribution)
+                found.append(Compared(int(not by_bin.differing), by_bin.differing, 0))  # the table counts as one
         return found
+
+    def lacking(self, name: str, result: ArmResult) -> dict[str, pa.Table]:
+        """Tables that the rows of an arm give and its run has not, because an older version did not make them."""
+        run = self.runs[name]
+        made = {
+            artifacts.DISTRIBUTION_FILE: (reader.load_distribution, result.distribution),
+            artifacts.LISTED_FILE: (reader.load_listed, result.listed),
+        }
+        return {
+            artifact: table
+            for artifact, (load, table) in made.items()
+            if table.num_rows and not load(self.uri, run).num_rows
+        }
+
+    def add(self, name: str, tables: Mapping[str, pa.Table]) -> None:
+        """Store such tables beside what was logged, of which nothing changes."""
+        from drift_runs.tracking.mlflow_store import Tracker
+
+        files = {artifact: artifacts.parquet_bytes(table, table.schema) for artifact, table in tables.items()}
+        Tracker(self.uri).log_files(self.runs[name], files)
 
     def across(self, across: Across) -> list[Compared]:
         """What the arms say of each other."""
