@@ -1,4 +1,4 @@
-"""Cached reads of a tracking store. Pages read MLflow and Parquet through here, and write nothing.
+"""Cached reads of a tracking store. Pages read it through here, and write nothing but the index beside it.
 
 A cache is shared by all sessions, so a key names the store and the run, and whether the run was complete; nothing that
 a user chose is in it. Arrow tables and frozen records cannot be changed by a page, and Streamlit hands out copies.
@@ -7,6 +7,8 @@ a user chose is in it. Arrow tables and frozen records cannot be changed by a pa
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +21,18 @@ from drift_runs.protocol.model import Protocol
 from drift_runs.tracking.uris import resolve_uri, sqlite_path
 
 if TYPE_CHECKING:
+    from drift_runs.protocol.generation import Prompts
     from drift_runs.protocol.published import PublishedSource
     from drift_runs.tracking.decisions import History
+    from drift_runs.tracking.index import Index
     from drift_runs.tracking.records import CampaignRecord
 
 ENV_STORE = "DRIFT_STORE"
 ENV_TRACKING_URI = "DRIFT_TRACKING_URI"
 DEFAULT_STORE = "drift-store"
+_LOOK_LOCAL_S = 1.0
+_LOOK_ELSEWHERE_S = 5.0
+"""How old the list of campaigns may be: whether a local store has changed is known at once."""
 
 
 def store_uri() -> str:
@@ -39,12 +46,34 @@ def store_exists(uri: str) -> bool:
     return path is None or path.is_file()
 
 
-@st.cache_data(ttl=5, show_spinner="Reading the list of campaigns …", max_entries=20)
-def campaigns(uri: str) -> tuple[CampaignRecord, ...]:
-    """All campaigns of the store, newest first. Kept for 5 s, because a running campaign changes."""
-    from drift_runs.tracking.reader import list_campaigns
+def index(uri: str) -> Index:
+    """The store's index, as of at most some seconds ago: a running campaign changes."""
+    found = _opened(uri)
+    now_s = time.monotonic()
+    if now_s - found.looked_s >= (_LOOK_LOCAL_S if uri.startswith("sqlite:") else _LOOK_ELSEWHERE_S):
+        found.index.refresh()
+        found.looked_s = now_s
+    return found.index
 
-    return tuple(sorted(list_campaigns(uri), key=lambda record: record.started_ms, reverse=True))
+
+def campaigns(uri: str) -> tuple[CampaignRecord, ...]:
+    """All campaigns of the store, newest first. A page that shows some of them asks :func:`index` for these."""
+    return index(uri).campaigns()
+
+
+@dataclass(slots=True)
+class _Opened:
+    index: Index
+    looked_s: float
+
+
+@st.cache_resource(show_spinner="Reading the list of campaigns …", max_entries=20)
+def _opened(uri: str) -> _Opened:
+    from drift_runs.tracking.index import open_index
+
+    found = open_index(uri)
+    found.refresh()
+    return _Opened(found, time.monotonic())
 
 
 @st.cache_data(show_spinner="Reading figures …", max_entries=400)
@@ -182,3 +211,43 @@ def bounds(uri: str, run_id: str, complete: bool) -> tuple[str, ...]:
     from drift_runs.tracking.reader import load_bounds
 
     return load_bounds(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=100)
+def sampled(uri: str, run_id: str, complete: bool, temperature: str) -> pa.Table:
+    """One run's own draws at a temperature (schema ``ROLLOUTS``); empty when it has none."""
+    from drift_runs.tracking.reader import load_sampled
+
+    return load_sampled(uri, run_id, temperature)
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=20)
+def prompts(uri: str, run_id: str, complete: bool) -> Prompts | None:
+    """The panel of prompts that a campaign rolled out; None when it stored none."""
+    from drift_runs.tracking.reader import load_prompts
+
+    return load_prompts(uri, run_id)
+
+
+@st.cache_data(show_spinner=False, max_entries=400)
+def distribution(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """How often one arm's divergence has which size (schema ``DISTRIBUTION``); empty when it recorded none."""
+    from drift_runs.tracking.reader import load_distribution
+
+    return load_distribution(uri, run_id)
+
+
+@st.cache_data(show_spinner="Reading the positions of a window …", max_entries=40)
+def window_rows(uri: str, run_id: str, window: str, complete: bool) -> pa.Table:
+    """The positions of one window of one arm (schema ``COMPARISON``); ``StoreError`` where they were not kept."""
+    from drift_runs.tracking.reader import load_rows
+
+    return load_rows(uri, run_id, window)
+
+
+@st.cache_data(show_spinner=False, max_entries=20)
+def dictionary(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """The bytes of each token of a campaign (schema ``DICTIONARY``); empty when it stored none."""
+    from drift_runs.tracking.reader import load_dictionary
+
+    return load_dictionary(uri, run_id)
