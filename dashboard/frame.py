@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import streamlit as st
 
 from dashboard import data, state
 from dashboard.components import style
+from dashboard.components.campaign_list import campaign_list
 from dashboard.components.markup import Html, tag
 from dashboard.figures import Book, Column, Columns, columns_of, differs_by_outliers
 from drift_runs.charts import palette
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from drift_runs.measure.figures import Figure
     from drift_runs.protocol.model import Protocol
+    from drift_runs.tracking.index import Index
     from drift_runs.tracking.records import ArmRecord, CampaignRecord
 
 SWITCH_LABELS = {"with": "with outliers", "without": "without outliers", "both": "side by side"}
@@ -162,15 +162,14 @@ def open_page(title: str) -> Page:
     view = state.current()
     try:
         uri = data.store_uri()
-        campaigns = data.campaigns(uri) if data.store_exists(uri) else ()
+        index = data.index(uri) if data.store_exists(uri) else None
     except DriftError as error:
         _unreadable("The store cannot be read.", error)
-    if not campaigns:
+    campaign = None if index is None else index.campaign(view.campaign) or index.newest()
+    if index is None or campaign is None:
         _first_time(uri)
-    ordered = sorted(campaigns, key=lambda record: not record.complete)
-    view = state.settle(state.fit(view, _choices(view, ordered, uri)))
-    campaign = next(record for record in campaigns if record.run_id == view.campaign)
-    _sidebar(view, campaigns, campaign)
+    view = state.settle(state.fit(view, _choices(campaign, uri)))
+    _sidebar(view, index, campaign)
     st.html(_header(title, campaign))
     _notes()
     if not campaign.complete:
@@ -234,15 +233,14 @@ def _changed(name: str) -> None:
         state.change(**{name: value})
 
 
-def _choices(view: state.View, campaigns: list[CampaignRecord], uri: str) -> state.Choices:
-    chosen = next((record for record in campaigns if record.run_id == view.campaign), campaigns[0])
+def _choices(chosen: CampaignRecord, uri: str) -> state.Choices:
     shown = [arm for arm in chosen.arms if arm.role not in BESIDE_ROLES]
     try:
         panels = [panel.name for panel in _protocol(uri, chosen).panels]
     except DriftError:
         panels = []  # the page says so itself, once the campaign can be changed
     return state.Choices(
-        campaigns=[record.run_id for record in campaigns],
+        campaigns=[chosen.run_id],
         scopes=["all", *(f"panel:{name}" for name in panels)],
         arms=[arm.arm for role in SHOWN_ROLES for arm in chosen.arms if arm.role == role],
         facets={facet: sorted({getattr(arm, facet) for arm in shown}) for facet in state.FACETS},
@@ -251,27 +249,6 @@ def _choices(view: state.View, campaigns: list[CampaignRecord], uri: str) -> sta
 
 def _protocol(uri: str, campaign: CampaignRecord) -> Protocol:
     return data.protocol(uri, campaign.run_id, campaign.complete)
-
-
-def campaign_labels(records: Sequence[CampaignRecord]) -> dict[str, str]:
-    """What the list says of each campaign, by run id. Marks come first, because the end of a long label is cut off;
-    the time of day is there only where the date does not tell two campaigns apart.
-    """
-    labels = {record.run_id: _label(record, "%Y-%m-%d") for record in records}
-    often = Counter(labels.values())
-    return {
-        record.run_id: _label(record, "%Y-%m-%d %H:%M:%S")
-        if often[labels[record.run_id]] > 1
-        else labels[record.run_id]
-        for record in records
-    }
-
-
-def _label(record: CampaignRecord, form: str) -> str:
-    when = datetime.fromtimestamp(record.started_ms / 1000).strftime(form)
-    there = {"incomplete": not record.complete, "imported": record.imported, "draft": record.draft}
-    marks = [word for word, is_so in there.items() if is_so]
-    return f"{', '.join(marks)}{': ' if marks else ''}{record.protocol_name} v{record.protocol_version}, {when}"
 
 
 def positions_control(page: Page) -> None:
@@ -283,15 +260,9 @@ def positions_control(page: Page) -> None:
     )
 
 
-def _sidebar(view: state.View, campaigns: tuple[CampaignRecord, ...], campaign: CampaignRecord) -> None:
-    labels = campaign_labels(campaigns)
+def _sidebar(view: state.View, index: Index, campaign: CampaignRecord) -> None:
     with st.sidebar:
-        st.selectbox(
-            f"Campaign ({len(campaigns)} in this store)",
-            list(labels),
-            format_func=lambda run_id: labels[run_id],
-            **control("campaign", view.campaign),
-        )
+        campaign_list(index, campaign, control("campaign", view.campaign))
         arms = [arm for arm in campaign.arms if arm.role not in BESIDE_ROLES]
         for facet, label in FACET_LABELS.items():
             values = sorted({getattr(arm, facet) for arm in arms})
