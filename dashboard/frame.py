@@ -11,6 +11,7 @@ import streamlit as st
 from dashboard import data, state
 from dashboard.components import style
 from dashboard.components.campaign_list import campaign_list
+from dashboard.components.hardware import hardware_words
 from dashboard.components.markup import Html, tag
 from dashboard.figures import Book, Column, Columns, columns_of, differs_by_outliers
 from drift_runs.charts import palette
@@ -266,8 +267,15 @@ def _sidebar(view: state.View, index: Index, campaign: CampaignRecord) -> None:
         arms = [arm for arm in campaign.arms if arm.role not in BESIDE_ROLES]
         for facet, label in FACET_LABELS.items():
             values = sorted({getattr(arm, facet) for arm in arms})
+            words = hardware_words(values) if facet == "hardware" else {}
             if len(values) > 1 or getattr(view, facet):
-                st.multiselect(label, values, placeholder="every value", **control(facet, getattr(view, facet)))
+                st.multiselect(
+                    label,
+                    values,
+                    format_func=lambda value, words=words: words.get(value, value),
+                    placeholder="every value",
+                    **control(facet, getattr(view, facet)),
+                )
 
 
 def _header(title: str, campaign: CampaignRecord) -> Html:

@@ -1,18 +1,28 @@
-"""The order of arms that every page shares: by name, by the protocol, or by a figure of the overview."""
+"""The order of arms that every page shares: by name, by the protocol, or by a figure; and the groups they stand in."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dashboard import state
+from dashboard.components.arm_facets import facet_words
 from dashboard.figures import sort_key
-from dashboard.frame import control
+from dashboard.frame import BESIDE_ROLES, FACET_LABELS, control
 
 if TYPE_CHECKING:
     from dashboard.frame import Page
     from drift_runs.tracking.records import ArmRecord
 
 ORDER_LABELS = {"desc": "largest first", "asc": "smallest first"}
+
+
+class Group(NamedTuple):
+    """Arms that share a value of the facet by which arms are grouped."""
+
+    words: str
+    """Empty where arms are not grouped."""
+    value: str
+    arms: list[ArmRecord]
 
 
 def order_controls(page: Page) -> None:
@@ -29,6 +39,38 @@ def order_controls(page: Page) -> None:
         disabled=sort == "protocol",
         **control("order", page.view.order),
     )
+
+
+def group_control(page: Page) -> None:
+    """By which facet arms are grouped: those that tell arms apart, and the one that the address names."""
+    arms = [arm for arm in page.campaign.arms if arm.role not in BESIDE_ROLES]
+    choices = ["none"]
+    choices += [
+        facet
+        for facet in state.FACETS
+        if facet == page.view.group or len({getattr(arm, facet) for arm in arms if arm.complete}) > 1
+    ]
+    page.row.selectbox(
+        "Group by",
+        choices,
+        format_func=lambda facet: FACET_LABELS.get(facet, "no facet"),
+        width=140,
+        **control("group", page.view.group),
+    )
+
+
+def grouped(page: Page, arms: list[ArmRecord]) -> list[Group]:
+    """Arms by the view's facet, groups in the order of their first arm, arms in the order that they came in."""
+    facet = page.view.group
+    if facet == "none":
+        return [Group("", "", arms)]
+    found: dict[str, list[ArmRecord]] = {}
+    for arm in arms:
+        found.setdefault(getattr(arm, facet), []).append(arm)
+    return [
+        Group(f"{FACET_LABELS[facet]} {facet_words(page, value, facet) or 'not said'}", value, members)
+        for value, members in found.items()
+    ]
 
 
 def ordered(page: Page, arms: list[ArmRecord]) -> list[ArmRecord]:

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from dashboard.components.arm_facets import FACET_HEADERS, facet_value, facet_words, of_reference, varying_facets
+from dashboard.components.arm_generated import counted_words, shown_columns
+from dashboard.components.arm_order import grouped
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.markup import Html, tag
 from dashboard.figures import FLIP, FLIP_STRICT, STRONG, STRONG_RATE, Column
-from dashboard.frame import BESIDE_ROLES, chip
+from dashboard.frame import chip
 
 if TYPE_CHECKING:
     from dashboard.frame import Page
     from drift_runs.measure.figures import Figure
     from drift_runs.tracking.records import ArmRecord
-
-FACET_HEADERS = {
-    "derivative": "derivative",
-    "weights": "weights",
-    "kv": "KV",
-    "engine": "engine",
-    "settings": "settings",
-}
-NOT_SAID = "not-said"
-"""What an import writes for a facet that its source does not name."""
 
 BESIDE = {FLIP.key: FLIP_STRICT, STRONG.key: STRONG_RATE}
 """What stands in the cell of another figure."""
@@ -46,64 +38,44 @@ def arm_table(
     is not ranked; they get a column.
     """
     sets = page.sets
-    facets = varying_facets(page)
+    facets = [facet for facet in varying_facets(page) if _tells_apart(page, arms, facet)]
+    generated = shown_columns(page)
     head = [tag("th", "arm", scope="col")]
     head += [tag("th", FACET_HEADERS[facet], scope="col") for facet in facets]
     head += [tag("th", "outliers", scope="col")] if len(sets) > 1 else []
     head += [tag("th", "why not", scope="col")] if reasons else []
-    head += [header_cell(column) for column in page.columns.overview]
+    head += [header_cell(column) for column in page.columns.measured]
     head += [tag("th", "n", scope="col", cls="dr-right")]
+    head += [header_cell(column) for column in generated]
     body = []
-    for arm in arms:
-        for index, outliers in enumerate(sets):
-            lead = _lead(page, arm, facets, span=len(sets)) if index == 0 else []
-            mark = [tag("td", outliers)] if len(sets) > 1 else []
-            if reasons and index == 0:
-                mark.append(_reasons(reasons.get(arm.arm, ()), span=len(sets)))
-            body.append(tag("tr", lead, mark, _figures(page, arm, outliers), data_arm=arm.arm, data_outliers=outliers))
-    return table(caption, head, body, label=label)
+    for group in grouped(page, arms):
+        if group.words:
+            body.append(_heading(group.words, group.value, len(group.arms), span=len(head)))
+        for arm in group.arms:
+            for index, outliers in enumerate(sets):
+                lead = _lead(page, arm, facets, span=len(sets)) if index == 0 else []
+                mark = [tag("td", outliers)] if len(sets) > 1 else []
+                if reasons and index == 0:
+                    mark.append(_reasons(reasons.get(arm.arm, ()), span=len(sets)))
+                cells = _figures(page, arm, outliers, generated)
+                body.append(tag("tr", lead, mark, cells, data_arm=arm.arm, data_outliers=outliers))
+    return table(caption, head, body, label=label, wide=True)
+
+
+def _tells_apart(page: Page, arms: list[ArmRecord], facet: str) -> bool:
+    """Whether a facet differs within these arms, or between them and the reference."""
+    return len({facet_value(arm, facet) for arm in arms} | {of_reference(page, facet)}) > 1
+
+
+def _heading(words: str, value: str, count: int, *, span: int) -> Html:
+    arms = tag("span", f" {count} arm{'' if count == 1 else 's'}", cls="dr-small")
+    cell = tag("th", tag("span", words, arms), colspan=span, scope="colgroup")
+    return tag("tr", cell, cls="dr-group", data_group=value)
 
 
 def _reasons(reasons: tuple[str, ...], *, span: int) -> Html:
     words = [tag("span", reason, cls="dr-line dr-wrap") for reason in reasons]
     return tag("td", words, cls="dr-reasons dr-small", rowspan=span if span > 1 else None)
-
-
-def _facet(page: Page, arm: ArmRecord, facet: str) -> str:
-    return settings_text(arm.settings) if facet == "settings" else getattr(arm, facet)
-
-
-def varying_facets(page: Page) -> list[str]:
-    """Facets that tell the campaign's arms, the reference among them, apart."""
-    arms = [arm for arm in page.campaign.arms if arm.role not in BESIDE_ROLES]
-    facets = [facet for facet in FACET_HEADERS if not (page.campaign.imported and facet in ("settings", "engine"))]
-    return [
-        facet for facet in facets if len({_facet(page, arm, facet) for arm in arms} | {_of_reference(page, facet)}) > 1
-    ]
-
-
-def common_facets(page: Page) -> str:
-    """The facets that every arm shares, in words; empty when there are none."""
-    varying = varying_facets(page)
-    shared = [
-        f"{FACET_HEADERS[facet]} {_of_reference(page, facet)}"
-        for facet in FACET_HEADERS
-        if facet not in varying
-        and _of_reference(page, facet) not in ("", NOT_SAID)
-        and not (page.campaign.imported and facet in ("settings", "engine"))
-    ]
-    return f"The same for every arm: {', '.join(shared)}." if shared else ""
-
-
-def _of_reference(page: Page, facet: str) -> str:
-    """The reference's own value. Its engine is the observed one, build included, which a floor of it has as well."""
-    if facet == "settings":
-        return ""
-    if facet == "engine":
-        floors = {floor.name for floor in page.protocol.floors if floor.arm == page.campaign.reference}
-        observed = next((arm.engine for arm in page.campaign.arms if arm.arm in floors), "")
-        return observed or page.protocol.reference.engine
-    return str(getattr(page.protocol.reference, facet))
 
 
 def _lead(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> list[Html]:
@@ -120,34 +92,31 @@ def _lead(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> list[H
     title = tag("span", arm.title, cls="dr-line dr-title dr-wrap") if arm.title and arm.title != arm.arm else None
     cells = [tag("th", arm.arm, title, tag("span", marks, cls="dr-line") if marks else None, scope="row", rowspan=rows)]
     for facet in facets:
-        value = _facet(page, arm, facet)
+        value = facet_value(arm, facet)
+        words = facet_words(page, value, facet)
         seen = f"the file's tensor types: {arm.weights_observed}" if facet == "weights" else None
-        word = tag("span", value, cls="dr-same") if value == _of_reference(page, facet) else tag("b", value)
+        seen = value if words != value else seen
+        word = tag("span", words, cls="dr-same") if value == of_reference(page, facet) else tag("b", words)
         cells.append(tag("td", word, title=seen, cls="dr-facet dr-wrap", rowspan=rows))
     return cells
 
 
-def settings_text(canonical: str) -> str:
-    """Canonical JSON of settings as ``name value`` pairs; the text itself when it is no JSON object."""
-    try:
-        found = json.loads(canonical) if canonical else {}
-    except ValueError:
-        return canonical
-    if not isinstance(found, dict):
-        return canonical
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
-
-
-def _figures(page: Page, arm: ArmRecord, outliers: str) -> list[Html]:
-    cells = []
-    for column in page.columns.overview:
-        more = BESIDE.get(column.key)
-        beside = page.figure(arm.arm, more, outliers) if more else None
-        lines = figure_cell(page.figure(arm.arm, column, outliers), column, beside=beside)
-        cells.append(tag("td", lines, data_figure=column.key))
+def _figures(page: Page, arm: ArmRecord, outliers: str, generated: tuple[Column, ...]) -> list[Html]:
     first = page.figure(arm.arm, page.columns.overview[0], outliers)
-    cells.append(tag("td", f"{first.n:,}" if first else "", cls="dr-num dr-right"))
-    return cells
+    count = tag("td", f"{first.n:,}" if first else "", cls="dr-num dr-right")
+    return [
+        *(_cell(page, arm, column, outliers) for column in page.columns.measured),
+        count,
+        *(_cell(page, arm, column, outliers) for column in generated),
+    ]
+
+
+def _cell(page: Page, arm: ArmRecord, column: Column, outliers: str) -> Html:
+    more = BESIDE.get(column.key)
+    beside = page.figure(arm.arm, more, outliers) if more else None
+    words = counted_words(page, arm.arm, column, outliers)
+    lines = figure_cell(page.figure(arm.arm, column, outliers), column, beside=beside, counted=words)
+    return tag("td", lines, data_figure=column.key)
 
 
 def csv_rows(page: Page, arms: list[ArmRecord], columns: tuple[Column, ...]) -> list[dict[str, object]]:
@@ -166,6 +135,7 @@ def csv_rows(page: Page, arms: list[ArmRecord], columns: tuple[Column, ...]) -> 
                         "derivative": arm.derivative,
                         "weights": arm.weights,
                         "kv": arm.kv,
+                        "hardware": arm.hardware,
                         "engine": arm.engine,
                         "settings": arm.settings,
                         **figure_fields(figure),

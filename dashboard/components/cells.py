@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dashboard.components.markup import Html, tag
-from dashboard.figures import ANSWERS, Column, is_withheld, write_counted, write_interval, write_number, write_value
+from dashboard.figures import (
+    ANSWERS,
+    PASSED,
+    Column,
+    is_withheld,
+    write_counted,
+    write_interval,
+    write_number,
+    write_value,
+)
 from drift_runs.charts import palette
 from drift_runs.measure.figures import Figure
 
@@ -33,21 +44,24 @@ def verdict_chip(figure: Figure) -> Html | None:
     return tag("span", mark, cls=f"dr-chip dr-{figure.verdict}", title=figure.verdict_reason or None)
 
 
-def figure_cell(figure: Figure | None, column: Column, *, beside: Figure | None = None) -> list[Html | None]:
+def figure_cell(
+    figure: Figure | None, column: Column, *, beside: Figure | None = None, counted: Sequence[str] = ()
+) -> list[Html | None]:
     """Lines of a cell.
 
     A withheld figure shows its reason in place of a number; an indicative one is greyed and says how many values lie
     beyond it. ``beside``: a rate that belongs to the figure (``flip.strict`` to ``flip``, the rate to a count).
+    ``counted``: lines below the interval that say what the figure counts.
     """
     if figure is None:
         return [_small("not measured")]
     if is_withheld(figure):
         return [tag("span", "withheld", cls="dr-line dr-grey"), _small(figure.reason)]
     grey = " dr-grey" if figure.state == "indicative" else ""
-    counted = column.spec == ANSWERS.spec and column.unit == "share"
-    value = write_counted(figure) if counted else write_value(figure, column.unit)
+    whole = column.spec in (ANSWERS.spec, PASSED.spec) and column.unit == "share"
+    value = write_counted(figure) if whole else write_value(figure, column.unit)
     lines: list[Html | None] = [tag("span", tag("span", value, cls="dr-value dr-num" + grey), cls="dr-line")]
-    if counted:
+    if whole:
         lines.append(_small(write_value(figure, column.unit), plain=False))
     if figure.named:
         lines.append(tag("span", tag("b", figure.named), cls="dr-line dr-small dr-wrap"))
@@ -59,6 +73,7 @@ def figure_cell(figure: Figure | None, column: Column, *, beside: Figure | None 
         lines.append(_small(interval, figure.interval, plain=False))
     if column.unit == "count":
         lines.append(_small(f"of {figure.n:,}"))
+    lines += [_small(words) for words in counted]
     if beside is not None and not is_withheld(beside):
         words = write_value(beside, "share")
         words = f"{words} {write_interval(beside, 'share')}" if beside.spec == figure.spec else f"{beside.spec} {words}"
@@ -85,11 +100,15 @@ def header_cell(column: Column) -> Html:
     return tag("th", column.header, tag("span", column.spec, cls="dr-line dr-spec"), scope="col")
 
 
-def table(caption: str | Html, head: list[Html], body: list[Html], *, label: str) -> Html:
+def table(caption: str | Html, head: list[Html], body: list[Html], *, label: str, wide: bool = False) -> Html:
     """A table that scrolls sideways in its own box when it is wider than the page.
 
-    ``head``: cells of one header row, or whole rows.
+    ``head``: cells of one header row, or whole rows. ``wide``: the first column stays in sight while it scrolls.
     """
     rows = head if head and head[0].startswith("<tr") else tag("tr", head)
-    grid = tag("table", tag("thead", rows), tag("tbody", body), cls="dr-table", aria_label=label)
-    return tag("div", tag("p", caption, cls="dr-caption") if caption else None, tag("div", grid, cls="dr-scroll"))
+    kind = "dr-table dr-wide" if wide else "dr-table"
+    grid = tag("table", tag("thead", rows), tag("tbody", body), cls=kind, aria_label=label)
+    # A box that scrolls can be reached and moved by keyboard.
+    reached = {"tabindex": "0", "role": "region", "aria_label": f"{label}, scrolls sideways"} if wide else {}
+    box = tag("div", grid, cls="dr-scroll", **reached)
+    return tag("div", tag("p", caption, cls="dr-caption") if caption else None, box)

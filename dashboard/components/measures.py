@@ -8,12 +8,16 @@ from typing import NamedTuple
 from dashboard.components.cells import borrowed_chip, table, verdict_chip
 from dashboard.components.markup import Html, tag
 from dashboard.figures import is_withheld, write_interval, write_number, write_value
+from drift_runs.generate.branch_figures import LEVELS
+from drift_runs.generate.root_rows import SHARES
 from drift_runs.measure.figures import Figure
 
 _COUNTS = frozenset(
     {"count", "windows_above", "exactly_zero", "excluded", "infinite", "reference_count", "lost", "gained"}
 )
 _SHARES = frozenset({"rate", "share", "first_share", "tail_share"})
+_OF_ROOTS = frozenset(SHARES)
+_LEVELS = frozenset(LEVELS)
 _MASSES = ("reference_mass_outside", "reference_mass_dropped", "padding_mass")
 _NUMBERS = ("shared_support", "rank.", "dp")
 LAUNCHES = ".launches_"
@@ -33,11 +37,15 @@ class Measure(NamedTuple):
 def unit_of(spec: str, statistic: str) -> str:
     """The unit that a value of this spec and statistic is written in."""
     statistic = statistic.partition(LAUNCHES)[0].removeprefix("worst_range.")
-    if statistic in _COUNTS:
+    if spec.startswith("branches"):
+        return "tokens" if statistic in _LEVELS else "share" if statistic in _OF_ROOTS else "count"
+    if spec == "task.passed" and statistic not in _COUNTS:
+        return {"unknown": "count", "difference": "share", "rate": "share"}.get(statistic, "number")
+    if statistic in _COUNTS or statistic.endswith(".count"):
         return "count"
     if statistic in _SHARES or spec.startswith(_MASSES):
         return "share"
-    if spec.startswith("rollout.") and not spec.endswith("dlogprob"):
+    if spec.startswith(("rollout.", "sampled.")) and "dlogprob" not in spec:
         return "tokens" if "token" in statistic else "number"
     return "number" if spec.startswith(_NUMBERS) else "nats"
 

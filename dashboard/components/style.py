@@ -8,6 +8,17 @@ SHEET = f"""
 [data-testid="stMainBlockContainer"] {{ padding: 3.2rem 2.2rem 4rem; }}
 .dr-scroll {{ overflow-x: auto; max-width: 100%; }}
 .dr-table {{ border-collapse: collapse; width: 100%; font-size: 0.84rem; line-height: 1.35; }}
+.dr-wide th:first-child {{ position: sticky; left: 0; z-index: 1; background: Canvas;
+  background: light-dark({palette.PAGE_LIGHT}, {palette.PAGE_DARK}); }}
+.dr-wide tbody th:first-child {{ min-width: 7.2rem; max-width: 10rem; }}
+@media (max-width: 1200px) {{
+  .dr-wide {{ font-size: 0.78rem; }}
+  .dr-wide th, .dr-wide td {{ padding: 0.3rem 0.3rem; }}
+  .dr-wide .dr-value {{ font-size: 0.86rem; }}
+  .dr-wide tbody th:first-child {{ min-width: 6rem; max-width: 7.5rem; }}
+}}
+.dr-wide .dr-group th {{ padding-top: 0.8rem; max-width: none; font-size: 0.88rem; }}
+.dr-wide .dr-group th > span {{ position: sticky; left: 0.42rem; }}
 .dr-caption {{ font-size: 0.82rem; margin: 0 0 0.35rem; opacity: 0.8; max-width: 62rem; }}
 .dr-table th, .dr-table td {{
   padding: 0.4rem 0.42rem; vertical-align: top; text-align: left;

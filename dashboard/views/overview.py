@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dashboard import data
-from dashboard.components.arm_order import order_controls, ordered
-from dashboard.components.arm_rows import chart_rows
-from dashboard.components.arm_table import arm_table, common_facets, csv_rows
-from dashboard.components.cells import figure_cell, table
-from dashboard.components.determinism import determinism_cells, determinism_csv, without_windows
+from dashboard.components.arm_facets import common_facets
+from dashboard.components.arm_floors import floors_section
+from dashboard.components.arm_generated import bounds, generation_sentences, not_over_these
+from dashboard.components.arm_order import group_control, order_controls, ordered
+from dashboard.components.arm_plot import figure_plot
+from dashboard.components.arm_sizes import size_section
+from dashboard.components.arm_table import arm_table, csv_rows
+from dashboard.components.decisions import decisions_panel
 from dashboard.components.export import csv_button
-from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, FLIP_STRICT, STRONG_RATE, Column, write_value
+from dashboard.components.markup import tag
+from dashboard.figures import FLIP_STRICT, STRONG_RATE, Column, write_value
 from dashboard.frame import Page, Ranking, chip, open_page, positions_control
-from drift_runs.charts.flip_by_arm import flip_by_arm
-from drift_runs.charts.kl_by_arm import kl_by_arm
 from drift_runs.charts.palette import OUTLIER_LABELS, VERDICT_LABELS
-from drift_runs.measure.determinism import DeterminismSummary, summarise_determinism
 
 if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord
@@ -30,6 +29,7 @@ def show() -> None:
     page = open_page("Overview")
     positions_control(page)
     order_controls(page)
+    group_control(page)
     ranking = page.ranking()
     everyone = [arm for arm in page.campaign.arms if arm.role == "candidate"]
     complete = page.arms("candidate")
@@ -41,12 +41,10 @@ def show() -> None:
     st.subheader("Candidates", anchor=False)
     _unfinished(page)
     if candidates:
-        st.html(tag("p", _sentence(page, candidates), cls="dr-say"))
+        st.html(tag("p", _sentence(page, candidates), cls="dr-say", data_say="candidates"))
         shown = f"{len(complete)} of {_candidates(len(everyone))}." if len(complete) < len(everyone) else ""
         st.html(arm_table(page, candidates, label="Candidates", caption=f"{shown} {_reading(page)}".strip()))
         csv_button(csv_rows(page, candidates, exported), name=_file(page, "candidates"), key="candidates")
-        if not page.columns.free_running:
-            _charts(page, candidates, [arm for arm in follow_ups if arm.arm in ranking.ranked])
     else:
         st.html(tag("p", _why_none(everyone, complete), cls="dr-say"))
     _not_comparable(page, ranking, [arm for arm in complete if arm.arm not in ranking.ranked], exported)
@@ -56,7 +54,12 @@ def show() -> None:
         _arms_with_reasons(page, ranking, follow_ups, label="Follow-ups")
         csv_button(csv_rows(page, follow_ups, exported), name=_file(page, "follow-ups"), key="follow-ups")
     _launches(page)
-    _floors(page)
+    floors_section(page, name=_file(page, "floors"))
+    if not page.columns.free_running:
+        together = [*candidates, *(arm for arm in follow_ups if arm.arm in ranking.ranked)]
+        figure_plot(page, together)
+        size_section(page, together)
+    decisions_panel(page)
 
 
 def _why_none(everyone: list[ArmRecord], complete: list[ArmRecord]) -> str:
@@ -135,6 +138,7 @@ def _sentence(page: Page, arms: list[ArmRecord]) -> list[object]:
         lead = "The least equal is " if page.columns.free_running else "The largest is "
         parts += [lead, tag("b", worst), f" with {write_value(there[worst], column.unit)}{unit}"]
         parts.append(f" ({OUTLIER_LABELS[outliers]})." if page.view.outliers == "both" else ".")
+    parts += [f" {words}" for words in generation_sentences(page, [arm.arm for arm in arms])]
     return parts
 
 
@@ -164,87 +168,9 @@ def _reading(page: Page) -> str:
     panels = [panel.name for panel in page.protocol.panels]
     if page.view.scope == "all" and len(panels) > 1:
         text += f" These figures pool the panels {' and '.join(panels)}: choose one under Positions."
-    return f"{text} {common_facets(page)}".strip()
-
-
-def _charts(page: Page, candidates: list[ArmRecord], follow_ups: list[ArmRecord]) -> None:
-    arms = candidates + follow_ups
-    st.html(
-        tag(
-            "p",
-            "Points with their intervals, in the order of the table; the dashed line is the floor, the grey band its "
-            "own interval. Follow-ups stand last.",
-            cls="dr-key",
-        )
-    )
-    left, right = st.columns(2)
-    with left:
-        headline = page.columns.headline
-        rows = chart_rows(page, page.columns.mean, arms)
-        st.altair_chart(kl_by_arm(rows, spec=headline), alt=f"{headline} mean by arm")
-    with right:
-        st.altair_chart(flip_by_arm(chart_rows(page, FLIP, arms)), alt="flip rate by arm")
-
-
-def _floors(page: Page) -> None:
-    floors = page.arms("floor")
-    if not floors:
-        return
-    st.subheader("Floors", anchor=False)
-    st.html(
-        tag(
-            "p",
-            "An arm against itself: what the measuring alone does. Never subtracted from a candidate's figure.",
-            cls="dr-say",
-        )
-    )
-    sets = page.sets
-    several = any(arm.reference for arm in floors)
-    head = [tag("th", words, scope="col") for words in ("floor", "kind", "rows must be")]
-    head += [tag("th", "of", scope="col")] if several else []
-    head += [tag("th", "outliers", scope="col")] if len(sets) > 1 else []
-    head += [tag("th", words, scope="col") for words in ("rows identical", "windows identical", "largest difference")]
-    columns = page.columns.overview if page.columns.free_running else (FLIP, FLIP_STRICT, page.columns.mean)
-    head += [
-        tag("th", column.header, tag("span", column.spec, cls="dr-line dr-spec"), scope="col") for column in columns
-    ]
-    head += [tag("th", "n", scope="col", cls="dr-right")]
-    body, rows = [], []
-    for arm in floors:
-        for index, outliers in enumerate(sets):
-            found = determinism_of(page, arm, outliers)
-            lead = [
-                tag("th", arm.arm, tag("span", arm.title, cls="dr-line dr-title"), scope="row", rowspan=len(sets)),
-                tag("td", arm.floor_kind, rowspan=len(sets)),
-                tag("td", arm.rows_expected, rowspan=len(sets)),
-            ]
-            lead += [tag("td", arm.reference or page.campaign.reference, rowspan=len(sets))] if several else []
-            mark = [tag("td", outliers)] if len(sets) > 1 else []
-            cells = [mark, determinism_cells(arm.rows_expected, found), _floor_cells(page, arm, columns, outliers)]
-            body.append(tag("tr", lead if index == 0 else [], *cells))
-        rows += [
-            {**row, **determinism_csv(determinism_of(page, arm, row["outliers"]))}
-            for row in csv_rows(page, [arm], columns)
-        ]
-    st.html(table("", head, body, label="Floors"))
-    csv_button(rows, name=_file(page, "floors"), key="floors")
-
-
-def _floor_cells(page: Page, arm: ArmRecord, columns: tuple[Column, ...], outliers: str) -> list[Html]:
-    cells = []
-    n = ""
-    for column in columns:
-        figure = page.figure(arm.arm, column, outliers)
-        n = f"{figure.n:,}" if figure else n
-        cells.append(tag("td", figure_cell(figure, column), data_figure=column.key))
-    return [*cells, tag("td", n, cls="dr-num dr-right")]
-
-
-def determinism_of(page: Page, arm: ArmRecord, outliers: str) -> DeterminismSummary:
-    """Whether two executions agree to the byte, over the windows of the chosen set."""
-    found = data.determinism(page.uri, arm.run_id, arm.complete)
-    declared = [] if outliers == "with" else [window for window, _ in page.campaign.outliers]
-    return summarise_determinism(without_windows(found, declared))
+    if bounded := bounds(page):
+        text += f" Generation was bounded: {'; '.join(bounded)}."
+    return " ".join(part for part in (text, not_over_these(page), common_facets(page)) if part)
 
 
 show()

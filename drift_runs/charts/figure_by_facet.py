@@ -19,6 +19,8 @@ empty: no groups); ``floor_low``, ``floor_high`` and ``reason`` are optional."""
 HEIGHT_PX = 380
 HATCH = "M-1,-1L1,-1L1,1L-1,1ZM-1,0L0,-1M-1,1L1,-1M0,1L1,0"
 """A square with strokes across it: what is withheld."""
+_REASON_PX = 190
+"""Length of a reason that is written upwards; the tooltip has all of it."""
 _ASSUMED_WIDTH_PX = 620
 """Of the plot on a narrow page: what a group's name may take is cut by it."""
 
@@ -56,7 +58,12 @@ def figure_by_facet(
 
     def x(field: str = "label", place: float = 0.5) -> alt.X:
         axis = alt.Axis(
-            title=None, labelAngle=0 if len(order) <= 5 else -35, labelLimit=150, labelOverlap=False, ticks=False
+            title=None,
+            labelAngle=0 if len(order) <= 5 else -35,
+            labelExpr="split(datum.label, ' ')",
+            labelLimit=150,
+            labelOverlap=False,
+            ticks=False,
         )
         scale = alt.Scale(type="band", domain=order, padding=0)
         return alt.X(f"{field}:N", scale=scale, sort=order, axis=axis, bandPosition=place)
@@ -82,14 +89,19 @@ def figure_by_facet(
         ),
     ]
     if any(not row["drawn"] for row in rows):
-        foot = alt.value(HEIGHT_PX - 12)
+        foot = alt.value("height")  # of the plot as it is drawn: a page takes the axis' labels from its height
         layers += [
-            absent.mark_point(shape=HATCH, size=200, filled=False, stroke=palette.NEUTRAL, strokeWidth=1.2).encode(
-                x=x(), xOffset=offset, y=foot, tooltip=tooltip
-            ),
+            absent.mark_point(
+                shape=HATCH, size=200, filled=False, stroke=palette.NEUTRAL, strokeWidth=1.2, yOffset=-12
+            ).encode(x=x(), xOffset=offset, y=foot, tooltip=tooltip),
             absent.mark_text(
-                align="left", angle=270, fontStyle="italic", color=palette.NEUTRAL, limit=HEIGHT_PX - 110
-            ).encode(x=x(), xOffset=offset, y=alt.value(HEIGHT_PX - 26), text="why:N", tooltip=tooltip),
+                align="left",
+                angle=270,
+                fontStyle="italic",
+                color=palette.NEUTRAL,
+                limit=_REASON_PX,
+                yOffset=-26,
+            ).encode(x=x(), xOffset=offset, y=foot, text="why:N", tooltip=tooltip),
         ]
     return alt.layer(*layers).properties(height=HEIGHT_PX, width="container")
 
@@ -194,7 +206,7 @@ def _groups(rows: list[dict[str, Any]], groups: list[str], order: list[str], x: 
     return [
         base.transform_filter("datum.shaded")
         .mark_rect(color=palette.NEUTRAL, opacity=0.1)
-        .encode(x=x("first", 0.0), x2=alt.X2("last:N", bandPosition=1.0), y=alt.value(0), y2=alt.value(HEIGHT_PX)),
+        .encode(x=x("first", 0.0), x2=alt.X2("last:N", bandPosition=1.0), y=alt.value(0), y2=alt.value("height")),
         base.mark_text(
             align="left", baseline="top", dx=5, dy=4, fontWeight="bold", fontSize=12, color=palette.NEUTRAL
         ).encode(x=x("first", 0.0), y=alt.value(0), text="name:N", tooltip=tooltip),

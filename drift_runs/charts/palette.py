@@ -35,6 +35,10 @@ VERDICT_MARKS = {"above": "▲", "within": "●", "inconclusive": "◆"}
 VERDICT_LABELS = {"above": "above floor", "within": "within floor", "inconclusive": "inconclusive"}
 VERDICT_COLOURS = {"above": ABOVE, "within": WITHIN, "inconclusive": INCONCLUSIVE}
 
+PAGE_LIGHT = "#ffffff"
+PAGE_DARK = "#171614"
+"""Behind everything on a page: what scrolls below a column that stays must not be seen through it."""
+
 SEQUENTIAL = "viridis"
 """Even steps for every kind of colour vision, also in grey."""
 

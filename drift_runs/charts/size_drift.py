@@ -18,6 +18,9 @@ COLUMNS = ("arm", "bytes", "value", "low", "high", "n")
 of 0 has no place on a log axis and is left out by the caller with its reason)."""
 
 HEIGHT_PX = 380
+_ASSUMED_HEIGHT_PX = 310
+"""Of the plot as a page draws it, by which names are kept apart."""
+_LABEL_PX = 13
 BYTES = (
     "datum.value >= 1e9 ? format(datum.value / 1e9, '.3~g') + ' GB' : "
     "datum.value >= 1e6 ? format(datum.value / 1e6, '.3~g') + ' MB' : "
@@ -69,6 +72,9 @@ def size_drift(
     numbers = [row[name] for row in rows for name in ("value", "low", "high") if row[name] is not None]
     y_low, y_high = (min(numbers) / 1.6, max(numbers) * 1.6) if numbers else (1e-6, 1.0)
 
+    for row, place in zip(rows, _label_places(rows, y_low, y_high), strict=True):
+        row["label_at"] = place
+
     x_axis = alt.Axis(
         title="size of the weights (log axis)", values=size_ticks(x_low, x_high), labelExpr=BYTES, labelOverlap=True
     )
@@ -114,10 +120,27 @@ def size_drift(
             x=x(), y=y("value"), tooltip=tooltip
         ),
         base.mark_text(align="left", dx=12, color=palette.NEUTRAL, limit=150).encode(
-            x=x(), y=y("value"), text="arm:N", tooltip=tooltip
+            x=x(), y=y("label_at"), text="arm:N", tooltip=tooltip
         ),
     ]
     return alt.layer(*layers).properties(height=HEIGHT_PX, width="container")
+
+
+def _label_places(rows: list[dict[str, Any]], low: float, high: float) -> list[float]:
+    """Where the name of each point stands on the axis: above a stair, and below the name of one close to it."""
+
+    def pixels(value: float) -> float:
+        return math.log(value / low) / math.log(high / low) * _ASSUMED_HEIGHT_PX
+
+    places = [pixels(row["value"]) + (9.0 if row["front"] == "on the front" else 0.0) for row in rows]
+    done: list[int] = []
+    for at in sorted(range(len(rows)), key=lambda at: -places[at]):
+        for other in done:
+            near = abs(math.log(rows[at]["bytes"] / rows[other]["bytes"])) < math.log(1.2)
+            if near and places[at] > places[other] - _LABEL_PX:
+                places[at] = places[other] - _LABEL_PX
+        done.append(at)
+    return [low * (high / low) ** (place / _ASSUMED_HEIGHT_PX) for place in places]
 
 
 def size_ticks(low: float, high: float) -> list[float]:

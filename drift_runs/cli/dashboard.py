@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.request import urlopen
 
+from drift_runs.charts import palette
 from drift_runs.errors import ConfigError, DriftError
 
 HELP = (
@@ -88,7 +89,9 @@ def command_for(address: str, port: int) -> list[str]:
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "stacktrace" if os.environ.get("DRIFT_DEBUG") else "type",
         "theme.light.primaryColor": "#2f86c6",
+        "theme.light.backgroundColor": palette.PAGE_LIGHT,
         "theme.dark.primaryColor": "#2f86c6",
+        "theme.dark.backgroundColor": palette.PAGE_DARK,
     }
     app = Path(package.origin).with_name(APP)
     flags = [text for name, value in options.items() for text in (f"--{name}", value)]

@@ -16,7 +16,7 @@ from tests.ui.conftest import OpenApp
 from tests.ui.reading import Cells, arms, figure_text, markup, table_html
 
 FILES = Path(__file__).parents[1] / "data" / "imports"
-VIEWS = ("overview", "measures", "ranges", "rows", "pairs", "outliers")
+VIEWS = ("overview", "measures", "ranges", "rows", "compare", "outliers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def test_means_by_context_withhold_quantiles_and_positions(open_app: OpenApp, im
     row = imported.figure("contexts", "a", "kl.full", "p95")
     assert row["value"] is None and row["reason"] in table
     assert "Not known: the source gives no positions." in markup(app)
-    pairs = table_html(open_campaign(open_app, imported, "contexts", "pairs"), "Pairs")
+    pairs = table_html(open_campaign(open_app, imported, "contexts", "compare"), "Pairs")
     assert "contexts with left above" in pairs and "McNemar" not in pairs
     assert "the source gives no positions" in markup(open_campaign(open_app, imported, "contexts", "rows"))
     assert "the source names none" in markup(open_campaign(open_app, imported, "contexts", "ranges"))

@@ -236,7 +236,7 @@ def test_a_panel_has_its_own_figures(open_app: OpenApp, invented_store: Invented
 
 def test_facets_that_all_share_are_said_once(open_app: OpenApp, invented_store: InventedStore) -> None:
     page = table_html(open_app(invented_store.folder), "Candidates")
-    assert "The same for every arm: engine llama_cpp (build 7)." in page
+    assert "The same for every arm: engine llama_cpp (build 7), hardware cpu." in page
     assert "flash attention off" in page
 
 
@@ -285,7 +285,7 @@ def test_outliers_page_reports_the_declared_windows(open_app: OpenApp, invented_
 
 
 TABLES = {
-    "views/overview.py": "candidates not-comparable follow-ups floors",
+    "views/overview.py": "candidates not-comparable follow-ups floors plot sizes",
     "views/measures.py": "divergence tail support entropy flips answers bands history depth quarter volatile copies "
     "literals role group launches",
     "views/ranges.py": "kinds ranges",
@@ -299,7 +299,8 @@ TABLES = {
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_table_can_be_taken_as_csv(view: str, open_app: OpenApp, invented_store: InventedStore) -> None:
     buttons = open_app(invented_store.folder, view, v="1", arm="q8_0").get("download_button")
-    assert [button.proto.id.rpartition("csv.")[2] for button in buttons] == TABLES[view].split()
+    found = [button.proto.id.rpartition("csv.")[2] for button in buttons if "csv." in button.proto.id]
+    assert found == TABLES[view].split()
     assert not [button.label for button in buttons if button.proto.disabled]
 
 

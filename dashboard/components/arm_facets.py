@@ -1,0 +1,93 @@
+"""How facets read: their names, and what tells a campaign's arms apart."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from dashboard.components.hardware import hardware_words
+from dashboard.frame import BESIDE_ROLES
+
+if TYPE_CHECKING:
+    from dashboard.frame import Page
+    from drift_runs.tracking.records import ArmRecord
+
+FACET_HEADERS = {
+    "derivative": "derivative",
+    "weights": "weights",
+    "kv": "KV",
+    "engine": "engine",
+    "settings": "settings",
+    "hardware": "hardware",
+}
+NOT_SAID = "not-said"
+"""What an import writes for a facet that its source does not name."""
+
+
+def facet_value(arm: ArmRecord, facet: str) -> str:
+    """An arm's value of a facet, settings in words."""
+    return settings_text(arm.settings) if facet == "settings" else getattr(arm, facet)
+
+
+def facet_words(page: Page, value: str, facet: str) -> str:
+    """A value as a table shows it."""
+    if facet != "hardware":
+        return value
+    return hardware_words(arm.hardware for arm in page.campaign.arms).get(value, value)
+
+
+def settings_text(canonical: str) -> str:
+    """Canonical JSON of settings as ``name value`` pairs; the text itself when it is no JSON object."""
+    try:
+        found = json.loads(canonical) if canonical else {}
+    except ValueError:
+        return canonical
+    if not isinstance(found, dict):
+        return canonical
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
+
+
+def varying_facets(page: Page) -> list[str]:
+    """Facets that tell the campaign's arms, the reference among them, apart."""
+    arms = [arm for arm in page.campaign.arms if arm.role not in BESIDE_ROLES]
+    return [
+        facet
+        for facet in _facets(page)
+        if len({facet_value(arm, facet) for arm in arms} | _known_of_reference(page, facet)) > 1
+    ]
+
+
+def common_facets(page: Page) -> str:
+    """The facets that every arm shares, in words; empty when there are none."""
+    varying = varying_facets(page)
+    shared = [
+        f"{FACET_HEADERS[facet]} {facet_words(page, of_reference(page, facet), facet)}"
+        for facet in _facets(page)
+        if facet not in varying and of_reference(page, facet) not in ("", NOT_SAID)
+    ]
+    return f"The same for every arm: {', '.join(shared)}." if shared else ""
+
+
+def of_reference(page: Page, facet: str) -> str:
+    """The reference's own value; empty where it is not known.
+
+    Its engine and hardware are the observed ones, which a floor of it has as well.
+    """
+    if facet == "settings":
+        return ""
+    if facet in ("engine", "hardware"):
+        floors = {floor.name for floor in page.protocol.floors if floor.arm == page.campaign.reference}
+        observed = next((getattr(arm, facet) for arm in page.campaign.arms if arm.arm in floors), "")
+        return observed or getattr(page.protocol.reference, facet)
+    return str(getattr(page.protocol.reference, facet))
+
+
+def _known_of_reference(page: Page, facet: str) -> set[str]:
+    value = of_reference(page, facet)
+    # Of its hardware nothing may be known, where no floor was run: that is no other hardware.
+    return set() if facet == "hardware" and not value else {value}
+
+
+def _facets(page: Page) -> list[str]:
+    """An imported file's settings and engine are what it says of itself, and never a facet of ours."""
+    return [facet for facet in FACET_HEADERS if not (page.campaign.imported and facet in ("settings", "engine"))]
