@@ -229,9 +229,12 @@ def prompts(uri: str, run_id: str, complete: bool) -> Prompts | None:
     return load_prompts(uri, run_id)
 
 
-@st.cache_data(show_spinner=False, max_entries=400)
+@st.cache_data(ttl=60, show_spinner=False, max_entries=400)
 def distribution(uri: str, run_id: str, complete: bool) -> pa.Table:
-    """How often one arm's divergence has which size (schema ``DISTRIBUTION``); empty when it recorded none."""
+    """How often one arm's divergence has which size (schema ``DISTRIBUTION``); empty when it recorded none.
+
+    Kept for a minute, because it may be added to a campaign that is complete.
+    """
     from drift_runs.tracking.reader import load_distribution
 
     return load_distribution(uri, run_id)

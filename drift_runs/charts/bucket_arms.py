@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drift_runs.charts import palette
+from drift_runs.charts.log_axis import decades
 
 if TYPE_CHECKING:
     import altair as alt
@@ -18,30 +19,43 @@ HEIGHT_PX = 300
 
 
 def bucket_arms(
-    table: pa.Table, *, axis_title: str, bucket_title: str, colours: dict[str, str], number_format: str = ".3~g"
+    table: pa.Table,
+    *,
+    axis_title: str,
+    bucket_title: str,
+    colours: dict[str, str],
+    log: bool,
+    number_format: str = ".3~g",
 ) -> alt.LayerChart:
     """Arms beside each other in each bucket, in the order of the table.
 
     A line is a claim about what lies between its points: an arm has one where every bucket has a value with an
     interval. An indicative point is hollow. A withheld one is not drawn, and the table beside the chart says why. The
-    grey ticks are the floors that stand beside the figures, once for each bucket and value.
+    grey ticks are the floors that stand beside the figures, once for each bucket and value. On a log axis a value that
+    is not positive has no place, and an interval that reaches zero begins at the foot.
     """
     import altair as alt
 
     missing = [column for column in COLUMNS if column not in table.column_names]
     if missing:
         raise ValueError(f"the table lacks {', '.join(missing)}")
-    rows = [_row(row) for row in table.to_pylist()]
+    rows = [_row(row, log) for row in table.to_pylist()]
     buckets = list(dict.fromkeys(row["bucket"] for row in rows))
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     x = alt.X("bucket:N", sort=buckets, axis=alt.Axis(title=bucket_title, labelAngle=0, labelLimit=130))
     offset = alt.XOffset("arm:N", sort=arms, scale=alt.Scale(domain=arms, paddingOuter=0.6))
     numbers = [row[name] for row in rows for name in ("value", "low", "high", "floor_value") if row[name] is not None]
-    ends = [min(0.0, *numbers), max(0.0, *numbers)] if numbers and any(numbers) else [0.0, 1.0]
-    scale = alt.Scale(domain=ends, nice=True)
+    if log:
+        low, high = _log_domain(numbers)
+        scale = alt.Scale(type="log", domain=[low, high], nice=False, clamp=True)
+        axis = alt.Axis(title=f"{axis_title} (log axis)", format=".2~g", values=decades(low, high))
+    else:
+        ends = [min(0.0, *numbers), max(0.0, *numbers)] if numbers and any(numbers) else [0.0, 1.0]
+        scale = alt.Scale(domain=ends, nice=True)
+        axis = alt.Axis(title=axis_title, format=number_format, tickCount=6)
 
     def y(name: str) -> alt.Y:
-        return alt.Y(f"{name}:Q", scale=scale, axis=alt.Axis(title=axis_title, format=number_format, tickCount=6))
+        return alt.Y(f"{name}:Q", scale=scale, axis=axis)
 
     colour = alt.Color(
         "arm:N",
@@ -70,7 +84,7 @@ def bucket_arms(
             .encode(x=x, xOffset=offset, y=y("value"), color=colour)
         )
     layers += [
-        alt.Chart(alt.Data(values=_floors(rows)))
+        alt.Chart(alt.Data(values=_floors(rows, log)))
         .mark_tick(color=palette.FLOOR, thickness=2, width=46, orient="horizontal")
         .encode(x=x, y=y("floor_value"), tooltip=[alt.Tooltip("floor_value:Q", title="floor", format=number_format)]),
         base.transform_filter("datum.low !== null")
@@ -86,12 +100,27 @@ def bucket_arms(
     return alt.layer(*layers).properties(height=HEIGHT_PX, width="container")
 
 
-def _row(row: dict[str, Any]) -> dict[str, Any]:
-    whole = row["value"] is not None and row["low"] is not None and row["high"] is not None
+def _log_domain(numbers: list[float]) -> tuple[float, float]:
+    positive = [number for number in numbers if number > 0]
+    if not positive:
+        return 1e-6, 1.0
+    high = max(positive) * 1.5
+    # An interval that almost reaches zero would press everything else into the top.
+    return max(min(positive) / 1.5, high * 1e-9), high
+
+
+def _row(row: dict[str, Any], log: bool) -> dict[str, Any]:
+    value, low = row["value"], row["low"]
+    if log and value is not None and value <= 0:
+        value = None
+    whole = value is not None and low is not None and row["high"] is not None
+    if log and low is not None and low <= 0:
+        low = 1e-300  # clamped to the foot of the axis
     coverage = row["coverage"]
     return {
-        **{name: row[name] for name in ("bucket", "arm", "value", "n", "state", "floor_value")},
-        "low": row["low"] if whole else None,
+        **{name: row[name] for name in ("bucket", "arm", "n", "state", "floor_value")},
+        "value": value,
+        "low": low if whole else None,
         "high": row["high"] if whole else None,
         "whole": whole,
         "sampled": "every position" if coverage is None else f"{coverage:.1%} of the positions",
@@ -99,6 +128,6 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _floors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _floors(rows: list[dict[str, Any]], log: bool) -> list[dict[str, Any]]:
     pairs = dict.fromkeys((row["bucket"], row["floor_value"]) for row in rows if row["floor_value"] is not None)
-    return [{"bucket": bucket, "floor_value": value} for bucket, value in pairs]
+    return [{"bucket": bucket, "floor_value": value} for bucket, value in pairs if value > 0 or not log]
