@@ -53,9 +53,8 @@ class Content:
         return self.arms("candidate", "follow-up")
 
     def figure(self, arm: str, column: Column, outliers: str) -> Figure | None:
-        """A figure over all positions; of free generation where teacher forcing has none of that name."""
-        found = self.book.by_arm(column, "all", outliers).get(arm)
-        return found if found is not None else self.written.by_arm(column, "all", outliers).get(arm)
+        """A figure over all positions, or of free generation."""
+        return self.book.by_arm(column, "all", outliers).get(arm)
 
     def determinism(self, arm: str, outliers: str) -> DeterminismSummary:
         """Whether an arm's rows are those of what it was set against, over a set of windows."""
@@ -104,8 +103,11 @@ def load_content(uri: str, campaign: CampaignRecord, *, outliers: str = "both") 
     sets = chosen if campaign.outliers else ("with",)
     protocol = Protocol.model_validate_json(reader.load_protocol_json(uri, campaign.run_id))
     arms = [arm for arm in campaign.arms if arm.complete]
-    book = Book(reader.load_figures(uri, arm.run_id) for arm in arms)
-    written = Book(reader.load_generation_figures(uri, arm.run_id) for arm in arms)
+    book = Book(
+        [reader.load_figures(uri, arm.run_id) for arm in arms],
+        [reader.load_generation_figures(uri, arm.run_id) for arm in arms],
+    )
+    written = Book([book.generated])
     bounds = dict.fromkeys(reader.load_bounds(uri, campaign.run_id))
     for arm in arms:
         bounds |= dict.fromkeys(reader.load_bounds(uri, arm.run_id))

@@ -17,7 +17,12 @@ class Html(str):
 
 def text(value: object) -> Html:
     """A value as text. Control and direction marks are shown as what they are, so that none can reorder a line."""
-    return Html(html.escape("".join(_visible(mark) for mark in str(value)), quote=True))
+    return Html(html.escape(seen(str(value)), quote=True))
+
+
+def seen(words: str) -> str:
+    """Text in which control and direction marks are shown as their code; line ends and tabs are blanks."""
+    return "".join(_visible(mark) for mark in words)
 
 
 def tag(name: str, *children: object, **attributes: object) -> Html:
