@@ -490,6 +490,15 @@ TASK_ORDER = _schema(
 DICTIONARY = _schema("drift.dictionary/1", [("bytes", pa.binary(), False)])
 """The bytes of each token, in the order of their ids: the table whose digest a protocol names."""
 
+STREAMS = _schema(
+    "drift.streams/1",
+    [
+        ("window", pa.string(), False),
+        ("tokens", pa.list_(pa.int32()), False),  # the whole stream, what is not scored included
+    ],
+)
+"""The token ids of each window of a protocol, in the protocol's order."""
+
 
 _INDEXED_RUN = [
     ("run_id", pa.string(), False),

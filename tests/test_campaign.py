@@ -30,7 +30,7 @@ from drift_runs.machine import machine_text
 from drift_runs.protocol.load import load_protocol
 from drift_runs.protocol.model import Arm
 from drift_runs.store import read_table, write_table
-from drift_runs.tracking.reader import load_determinism
+from drift_runs.tracking.reader import load_determinism, load_streams
 from tests.campaigns import SOUND, TWO_ARMS, Campaign, Reporter, copied, figures_of, new_campaign, tree
 from tests.tiny_model import write_tiny_model
 
@@ -62,6 +62,14 @@ def test_a_campaign_is_complete_with_every_arm(finished: Campaign) -> None:
     ]
     assert len({arm.capture_id for arm in record.arms}) == 5
     assert record.reference_capture_id not in {arm.capture_id for arm in record.arms}
+
+
+def test_the_text_of_every_window_is_logged_whole(finished: Campaign) -> None:
+    (record,) = finished.records()
+    logged = load_streams(finished.uri, record.run_id).to_pylist()
+    loaded = load_protocol(finished.protocol)
+    assert [row["window"] for row in logged] == [window.name for window in loaded.protocol.windows]
+    assert all(tuple(row["tokens"]) == loaded.tokens(row["window"]) for row in logged)
 
 
 def test_a_windows_hash_is_that_of_its_rows_and_equal_where_a_launch_repeats_them(finished: Campaign) -> None:

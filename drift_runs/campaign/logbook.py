@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -202,10 +203,25 @@ class Logbook:
             return load_agreement(self.tracker.uri, self.run_id)
         across = self.results.across()
         self.tracker.log_across(self.run_id, pairs=across.pairs, agreement=across.agreement, proposals=across.proposals)
+        self._log_text()
+        return across.agreement
+
+    def _log_text(self) -> None:
+        """What the positions say: a reader of the tracking store has no other way to the text before a root."""
+        streams = pa.table(
+            {
+                "window": [window.name for window in self.loaded.protocol.windows],
+                "tokens": [self.loaded.tokens(window.name) for window in self.loaded.protocol.windows],
+            },
+            schema=schema.STREAMS,
+        )
+        files: dict[str, bytes | Path] = {
+            artifacts.STREAMS_FILE: artifacts.parquet_bytes(streams, schema.STREAMS),
+        }
         dictionary = self.store.dictionary_file(self.loaded.protocol.dictionary.sha256)
         if dictionary.is_file():
-            self.tracker.log_files(self.run_id, {artifacts.DICTIONARY_FILE: dictionary})
-        return across.agreement
+            files[artifacts.DICTIONARY_FILE] = dictionary
+        self.tracker.log_files(self.run_id, files)
 
     def _ranked(self, execution: Execution) -> bool:
         return not undeclared_settings(execution, self._against(execution))

@@ -215,3 +215,8 @@ def load_lock_text(uri: str, run_id: str) -> str:
 def load_dictionary(uri: str, run_id: str) -> pa.Table:
     """The bytes of each token of a campaign (schema ``DICTIONARY``), by id; empty when it stored none."""
     return _table_or_empty(uri, run_id, artifacts.DICTIONARY_FILE, schema.DICTIONARY)
+
+
+def load_streams(uri: str, run_id: str) -> pa.Table:
+    """The token ids of a campaign's windows (schema ``STREAMS``); empty when it stored none."""
+    return _table_or_empty(uri, run_id, artifacts.STREAMS_FILE, schema.STREAMS)
