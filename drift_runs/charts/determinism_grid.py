@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from drift_runs.charts import palette
@@ -11,18 +12,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("floor", "window", "rows", "rows_identical", "identical", "first_difference", "expected", "holds")
-"""What a table must have: floors and windows in the order of the table. ``holds``: yes, no, or empty where nothing
+"""What a table must have: windows in the order of the table. ``holds``: yes, no, or empty where nothing
 was expected."""
 
 ROW_HEIGHT_PX = 26
 COLUMN_WIDTH_PX = 78
 
 
-def determinism_grid(table: pa.Table) -> alt.LayerChart:
+def determinism_grid(table: pa.Table, *, floors: Sequence[str]) -> alt.LayerChart:
     """Windows as rows, floors as columns: a filled circle where every row is identical, a hollow one where not.
 
-    A floor that did not run on a window has no mark there. Where the outcome is not what the protocol expects, the mark
-    is red and a cross stands in it, so that colour alone says nothing.
+    ``floors``: every column, in order. A floor that did not run on a window has no mark there. Where the outcome is
+    not what the protocol expects, the mark is red and a cross stands beside it, so that colour alone says nothing.
     """
     import altair as alt
 
@@ -30,7 +31,7 @@ def determinism_grid(table: pa.Table) -> alt.LayerChart:
     if missing:
         raise ValueError(f"the table lacks {', '.join(missing)}")
     rows = [_row(row) for row in table.to_pylist()]
-    floors = list(dict.fromkeys(row["floor"] for row in rows))
+    floors = list(floors)
     windows = list(dict.fromkeys(row["window"] for row in rows))
     x = alt.X(
         "floor:N",
