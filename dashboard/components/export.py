@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from drift_runs.charts import still
+from drift_runs.report.fields import safe_name, to_csv
 
 if TYPE_CHECKING:
     import altair
-
-RISKY_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet takes a text that starts so for a formula."""
-
-
-def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows as CSV, columns from the first row. None is an empty field; a text that could be a formula gets a quote."""
-    out = io.StringIO()
-    if not rows:
-        return ""
-    writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _field(value) for name, value in row.items()} for row in rows)
-    return out.getvalue()
-
-
-def _field(value: object) -> object:
-    if value is None:
-        return ""
-    if isinstance(value, str) and value.startswith(RISKY_STARTS):
-        return "'" + value
-    return value
 
 
 def csv_button(rows: Sequence[Mapping[str, object]], *, name: str, key: str) -> None:
@@ -83,8 +59,3 @@ def chart_button(chart: altair.TopLevelMixin, *, name: str, key: str = "") -> No
             type="tertiary",
             icon=":material/download:",
         )
-
-
-def safe_name(name: str, otherwise: str) -> str:
-    """A file's name, reduced to characters that every machine takes, at most 100 of them."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100].strip("-.") or otherwise

@@ -35,6 +35,7 @@ COMMANDS = {
     "compare": "set two files of other tools against each other, without a store",
     "measure": "compute every figure again from the stored rows",
     "subsample": "say what a sample of the positions would have missed",
+    "report": "write a campaign as one HTML file, and its tables as CSV",
     "dashboard": "show the results in a browser",
 }
 """One line a command: the table of ``drift --help``."""

@@ -99,7 +99,7 @@ def figure_cell(figure: Figure | None, column: Column, *, beside: Sequence[str] 
     counted = column.key == "answers"
     lines = [write_value(figure, column.unit)] if counted else []
     if figure.named:
-        share = "" if figure.named_share is None else f", worst in {figure.named_share * 100:.0f} %"
+        share = "" if figure.named_share is None else f", worst in {figure.named_share * 100:.0f}\u00a0%"
         lines += [figure.named, f"n {figure.n:,}{share}"]
     if interval := write_interval(figure, column.unit):
         lines.append(interval)

@@ -42,13 +42,23 @@ def by_arm(
                 cells.append(words(SET_WORDS[outliers]))
             if reasons:
                 cells.append(words("; ".join(reasons.get(arm.arm, ())) if at == 0 else ""))
-            cells += [figure_cell(figure, column) for figure, column in zip(figures, columns, strict=True)]
-            first = next((figure for figure in figures if figure is not None), None)
-            rows.append(Row(cells=(*cells, count(None if first is None else first.n)), arm=arm.arm, outliers=outliers))
+            n = next((figure.n for figure in figures if figure is not None), None)
+            cells += [
+                figure_cell(figure, column, beside=_own_count(figure, column, n))
+                for figure, column in zip(figures, columns, strict=True)
+            ]
+            rows.append(Row(cells=(*cells, count(n)), arm=arm.arm, outliers=outliers))
             fields += [{"role": arm.role, **asdict(figure)} for figure in figures if figure is not None]
     return Grid(
         name=name, title=title, head=(*head, counted), rows=tuple(rows), says=says, fields=tuple(_leading(fields))
     )
+
+
+def _own_count(figure: Figure | None, column: Column, n: int | None) -> tuple[str, ...]:
+    """What a figure counts, where it is not what the row's last column says and the cell does not say it already."""
+    if figure is None or figure.n == n or figure.named or column.unit == "count" or column.key == "answers":
+        return ()
+    return (f"n {figure.n:,}",)
 
 
 def _lead(content: Content, arm: ArmRecord, columns: Sequence[Column]) -> Cell:
