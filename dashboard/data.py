@@ -254,3 +254,38 @@ def dictionary(uri: str, run_id: str, complete: bool) -> pa.Table:
     from drift_runs.tracking.reader import load_dictionary
 
     return load_dictionary(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner="Reading what became of the roots …", max_entries=100)
+def outcomes(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """What became of each explored root of one arm and of its constrained decodes (schema ``OUTCOMES``)."""
+    from drift_runs.tracking.reader import load_outcomes
+
+    return load_outcomes(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=100)
+def roots(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """The roots that one arm explored (schema ``ROOTS``); empty when it followed none."""
+    from drift_runs.tracking.reader import load_roots
+
+    return load_roots(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner="Reading futures …", max_entries=40)
+def futures(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """One run's own futures (schema ``FUTURES``), the reference's under the campaign's run id."""
+    from drift_runs.tracking.reader import load_futures
+
+    return load_futures(uri, run_id)
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=10)
+def streams(uri: str, run_id: str, complete: bool) -> pa.Table:
+    """The token ids of a campaign's windows (schema ``STREAMS``); empty when it stored none.
+
+    Kept for a minute: a campaign of an older version gets them when an arm joins it.
+    """
+    from drift_runs.tracking.reader import load_streams
+
+    return load_streams(uri, run_id)
