@@ -358,7 +358,7 @@ ROOTS = _schema(
 """Positions from which futures are followed, one row a root of an arm or floor."""
 
 FUTURES = _schema(
-    "drift.futures/1",
+    "drift.futures/2",
     [
         ("window", pa.string(), False),
         ("position", pa.int32(), False),
@@ -370,6 +370,10 @@ FUTURES = _schema(
         ("text", pa.string(), False),  # all tokens; bytes that are no UTF-8 as U+FFFD
         ("ended", pa.string(), False),  # structure, turn, horizon, context
         ("turns", pa.int32(), False),  # turns of the assistant that were begun
+        # The best few tokens at each written one, by (-logit, id), and the ln of their probabilities; empty at the
+        # others. What a grammar forbids is there too. Null in files of version 1.
+        ("top_ids", pa.list_(pa.list_(pa.int32())), True),
+        ("top_logprobs", pa.list_(pa.list_(pa.float64())), True),
     ],
 )
 """Greedy continuations of one execution, one row a root and first token. ``ended``: ``structure`` is closed, the
@@ -652,6 +656,7 @@ _OLDER: dict[str, tuple[str, ...]] = {
     "drift.comparison/2": ("drift.comparison/1",),
     "drift.figures/2": ("drift.figures/1",),
     "drift.determinism/2": ("drift.determinism/1",),
+    "drift.futures/2": ("drift.futures/1",),
 }
 """Versions that differ from the newest by columns that it has in addition."""
 

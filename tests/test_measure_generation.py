@@ -83,7 +83,8 @@ def test_a_future_that_was_changed_is_found(copy: Campaign, capsys: pytest.Captu
     def changed(row: dict) -> dict:
         count = max(1, len(row["tokens"]) - 2)
         text = b"".join(dictionary[token] for token in row["tokens"][:count]).decode()
-        lists = {name: row[name][:count] for name in ("tokens", "written", "logprobs")}
+        names = ("tokens", "written", "logprobs", "top_ids", "top_logprobs")
+        lists = {name: row[name][:count] for name in names}
         return row | lists | {"text": text, "ended": "horizon"}
 
     before = read_table(path, schema.FUTURES).to_pylist()[0]

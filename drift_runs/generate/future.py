@@ -30,6 +30,9 @@ class Future:
     ended: str
     """``structure``, ``turn``, ``horizon`` or ``context``. With ``turn`` the end token is the last of ``tokens``."""
     turns: int
+    top_ids: tuple[tuple[int, ...], ...] | None = None
+    """The best few tokens at each written one, the largest logit first; empty at the others. None: not stored."""
+    top_logprobs: tuple[tuple[float, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

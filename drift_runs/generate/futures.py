@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,9 @@ from drift_runs.generate.structures import Structure, enclosing, end_of
 from drift_runs.generate.syntaxes import parse
 from drift_runs.protocol.generation import Environment, ScriptedResult
 from drift_runs.schema import FUTURES
+
+ALTERNATIVES = 5
+"""Of the best tokens at each written one, how many are kept."""
 
 Logits = NDArray[np.float32]
 Stops = Literal["structure", "turn"]
@@ -122,6 +125,8 @@ def follow(
         text=scene.read(walk.tokens),
         ended=ended,
         turns=walk.turns,
+        top_ids=tuple(walk.top_ids),
+        top_logprobs=tuple(walk.top_logprobs),
     )
 
 
@@ -145,6 +150,8 @@ class _Walk:
         self.tokens: list[int] = []
         self.written: list[bool] = []
         self.logprobs: list[float | None] = []
+        self.top_ids: list[tuple[int, ...]] = []
+        self.top_logprobs: list[tuple[float, ...]] = []
         self.left = rule.horizon_tokens
         self.turns = 1
         # Bytes, because the first token may end a character that the history began.
@@ -193,10 +200,19 @@ class _Walk:
                 logits = self._append(self.tokens[-1])
             self._write(logits)
 
-    def _add(self, token: int, *, written: bool, logprob: float | None = None) -> None:
+    def _add(
+        self,
+        token: int,
+        *,
+        written: bool,
+        logprob: float | None = None,
+        top: tuple[tuple[int, ...], tuple[float, ...]] = ((), ()),
+    ) -> None:
         self.tokens.append(token)
         self.written.append(written)
         self.logprobs.append(logprob)
+        self.top_ids.append(top[0])
+        self.top_logprobs.append(top[1])
         if token not in self.scene.end_tokens:
             self.turn += self.scene.dictionary[token]
 
@@ -218,7 +234,10 @@ class _Walk:
         if not np.isfinite(allowed[token]):
             raise EngineError("the grammar allows no token", where=behind)
         shifted = logits.astype(np.float64) - float(best)
-        self._add(token, written=True, logprob=float(shifted[token] - np.log(np.exp(shifted).sum())))
+        total = np.log(np.exp(shifted).sum())
+        ids = _best(logits)
+        top = tuple(ids.tolist()), tuple((shifted[ids] - total).tolist())
+        self._add(token, written=True, logprob=float(shifted[token] - total), top=top)
         self.left -= 1
         if self.grammar is not None:
             self.grammar.accept(token)
@@ -238,6 +257,14 @@ class _Walk:
             return None
         results = answer(self.environment, self.recorded, parsed.calls)
         return _turn_tokens(self.engine, self.rule.tool_turn, "\n".join(results))
+
+
+def _best(logits: Logits) -> NDArray[np.intp]:
+    """The ids of the largest logits, the lowest first where two are equal. Minus infinity is none of them."""
+    count = min(ALTERNATIVES, len(logits))
+    edge = np.partition(logits, len(logits) - count)[len(logits) - count]
+    ids = np.flatnonzero((logits >= edge) & (logits > -np.inf))
+    return ids[np.argsort(-logits[ids], kind="stable")][:count]
 
 
 def _turn_bytes(scene: Scene) -> bytes:
@@ -267,5 +294,11 @@ def future_row(future: Future) -> dict[str, object]:
 
 def futures_of(table: pa.Table) -> tuple[Future, ...]:
     """The futures of a table of schema ``FUTURES``, in its order."""
-    lists = ("tokens", "written", "logprobs")
-    return tuple(Future(**(row | {name: tuple(row[name]) for name in lists})) for row in table.to_pylist())
+    return tuple(_future(row) for row in table.to_pylist())
+
+
+def _future(row: dict[str, Any]) -> Future:
+    lists = {name: tuple(row[name]) for name in ("tokens", "written", "logprobs")}
+    for name in ("top_ids", "top_logprobs"):
+        lists[name] = None if row[name] is None else tuple(map(tuple, row[name]))
+    return Future(**(row | lists))

@@ -73,6 +73,8 @@ def _flaw(future: Future, scenes: Scenes) -> str:
     count, known = len(future.tokens), len(scenes.dictionary)
     if not count or len(future.written) != count or len(future.logprobs) != count:
         return "a future whose columns are not of one length"
+    if any(top is not None and len(top) != count for top in (future.top_ids, future.top_logprobs)):
+        return "a future whose columns are not of one length"
     if any(token is None or not 0 <= token < known for token in future.tokens):
         return "a future with a token that the dictionary has not"
     if future.tokens[0] != future.first or future.ended not in _ENDS:

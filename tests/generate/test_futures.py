@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from drift_runs.generate.future import Future, Scene
 from drift_runs.generate.futures import Rule, follow, futures_of, futures_table
 from drift_runs.protocol.generation import Chat, Environment, ScriptedResult
 from drift_runs.schema import FUTURES
+from drift_runs.store import read_table
 from tests.generate.written_engine import ASSISTANT, DICTIONARY, END, WrittenEngine, ids
 
 USER = "<|im_start|>user\nplease<|im_end|>\n" + ASSISTANT
@@ -59,6 +62,7 @@ def run(
     rule = Rule(horizon_tokens=horizon, stops=stops, turns=rounds, tool_turn=CHAT.tool_turn)
     found = follow(written, place, token, rule, window="w", position=len(place.history), best=3, **more)
     assert len(found.tokens) == len(found.written) == len(found.logprobs)
+    assert len(found.top_ids) == len(found.top_logprobs) == len(found.tokens)
     assert not found.written[0]
     assert [one is not None for one in found.logprobs] == list(found.written)
     assert found.text == place.read(found.tokens)
@@ -158,6 +162,29 @@ class TestChoice:
     def test_minus_infinity_everywhere(self):
         with pytest.raises(NonFiniteLogits, match="-inf"):
             run(USER, "A", "b", engine={"changed": lambda row, _: row.fill(-np.inf)})
+
+    def test_the_best_few_stand_beside_each_written_token(self):
+        rows = []
+
+        def order(row, _):
+            row[[40, 9, 7, 30, 8, 3]] = [4.0, 4.0, 4.0, 2.0, 3.0, 1.0]
+            rows.append(row[: len(DICTIONARY)].astype(np.float64))
+
+        found, _ = run(USER, "A", "z", horizon=1, engine={"changed": order})
+        assert found.top_ids[0] == () == found.top_logprobs[0], "the first token was given"
+        (row,) = rows
+        best = sorted(range(len(row)), key=lambda token: (-row[token], token))[:5]
+        assert found.top_ids[1] == tuple(best) and best[:3] == [7, 9, 40]
+        assert found.top_logprobs[1] == pytest.approx(row[best] - np.log(np.exp(row).sum()))
+        assert found.logprobs[1] == found.top_logprobs[1][0]
+
+    def test_what_is_ruled_out_is_none_of_the_best(self):
+        def rule_out(row, _):
+            row[:] = -np.inf
+            row[[3, 50]] = 0.0
+
+        found, _ = run(USER, "A", "b", horizon=1, engine={"changed": rule_out})
+        assert found.top_ids[1] == (3, 50) and found.top_logprobs[1] == pytest.approx([np.log(0.5)] * 2)
 
     def test_minus_infinity_somewhere_is_a_probability_of_0(self):
         def rule_out(row, _):
@@ -295,6 +322,13 @@ class TestTables:
         table = futures_table(futures)
         assert table.schema.equals(FUTURES, check_metadata=True) and futures_of(table) == tuple(futures)
         assert table["logprobs"].to_pylist()[0][0] is None
+
+    def test_a_future_of_the_first_version_has_no_alternatives(self):
+        path = Path(__file__).parents[1] / "data" / "stored" / "futures-1.parquet"
+        for future in futures_of(read_table(path, FUTURES)):
+            assert future.top_ids is None and future.top_logprobs is None
+            (row,) = futures_table([future]).to_pylist()
+            assert row["top_ids"] is None and row["tokens"] == list(future.tokens)
 
     def test_no_futures(self):
         assert futures_table([]).num_rows == 0 and futures_of(FUTURES.empty_table()) == ()

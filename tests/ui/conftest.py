@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests.campaigns import Campaign
+from tests.test_campaign_generation import prepared
 from tests.ui.synthetic import InventedStore, shared_store
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
@@ -17,6 +19,14 @@ OpenApp = Callable[..., AppTest]
 @pytest.fixture(scope="session")
 def invented_store(tmp_path_factory: pytest.TempPathFactory) -> InventedStore:
     return shared_store(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def generated_store(tmp_path_factory: pytest.TempPathFactory, tiny_arms: Path) -> Campaign:
+    """A real campaign of the tiny model with futures, rollouts, draws and tasks; ``root`` is its folder."""
+    campaign = prepared(tmp_path_factory.mktemp("generated-pages"), tiny_arms)
+    campaign.run()
+    return campaign
 
 
 @pytest.fixture
