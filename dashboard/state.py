@@ -99,6 +99,8 @@ class View:
     """``window/position`` of the root that is shown; ``*`` is the first that passes the filters."""
     pair: str = "branch"
     """Which two futures of the root."""
+    prompt: str = ANY
+    """Prompt whose rollouts are shown side by side; ``*`` is the first that parts."""
     literal: str = "any"
     """Whether roots lie in a literal."""
     history: str = ANY
@@ -286,7 +288,7 @@ def change(**values: str | Iterable[str]) -> None:
     view: View = st.session_state.get(_SESSION_VIEW, View())
     typed = {name: value if isinstance(value, str) else tuple(value) for name, value in values.items()}
     if typed.get("campaign", view.campaign) != view.campaign:
-        fresh = dict.fromkeys(("arm", "figure", "plot", "span", "root", "history"), ANY)
+        fresh = dict.fromkeys(("arm", "figure", "plot", "span", "root", "prompt", "history"), ANY)
         view = replace(view, scope="all", shown="1", **fresh, **dict.fromkeys(_LISTS, ()))
     st.session_state[_SESSION_VIEW] = replace(view, **typed)
     st.session_state[_SESSION_NOTES] = ()
