@@ -10,8 +10,10 @@ from dashboard import data
 from dashboard.components.arm_order import ordered
 from dashboard.components.arm_table import figure_fields
 from dashboard.components.cells import figure_cell, header_cell, table
+from dashboard.components.compared_arms import arm_cell
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
+from dashboard.components.with_without import pair_rows, pair_words, pairs_of, pairs_table
 from dashboard.figures import FLIP, FLIP_STRICT, Column, write_number
 from dashboard.frame import Page, chip, open_page, positions_control
 
@@ -39,10 +41,6 @@ def show() -> None:
 
 def _only_columns(page: Page) -> tuple[Column, ...]:
     return (FLIP, FLIP_STRICT, page.columns.mean, page.columns.p95)
-
-
-def _both_columns(page: Page) -> tuple[Column, ...]:
-    return (FLIP, page.columns.mean, page.columns.p95, page.columns.worst)
 
 
 def _declared(page: Page) -> None:
@@ -118,7 +116,7 @@ def _on_their_own(page: Page, arms: list[ArmRecord]) -> None:
         figures = [
             tag("td", _cell(page, arm, column, "only"), data_figure=column.key) for column in _only_columns(page)
         ]
-        body.append(tag("tr", _name(arm), figures, data_arm=arm.arm))
+        body.append(tag("tr", arm_cell(arm, colour=page.colours.get(arm.arm, "")), figures, data_arm=arm.arm))
     found = page.book.by_arm(page.columns.mean, page.view.scope, "only").values()
     notes = sorted({figure.reason for figure in found if figure.reason})
     caption = f"{notes[0]}." if len(notes) == 1 else ""
@@ -132,48 +130,15 @@ def _on_their_own(page: Page, arms: list[ArmRecord]) -> None:
 
 def _aggregates(page: Page, arms: list[ArmRecord]) -> None:
     st.subheader("Every aggregate with and without", anchor=False)
-    st.html(tag("p", "Both are shown always; the set that the switch chooses is in full ink.", cls="dr-say"))
-    first = [tag("th", "arm", scope="col", rowspan=2)]
-    second = []
-    for column in _both_columns(page):
-        spec = tag("span", column.spec, cls="dr-line dr-spec")
-        first.append(tag("th", column.header, spec, scope="colgroup", colspan=2))
-        mark = chip("incl. outlier", "outlier") if _any(page, arms, column) else None
-        second += [tag("th", "with ", mark, scope="col"), tag("th", "without", scope="col")]
-    head = [tag("tr", first), tag("tr", second)]
-    body = []
-    for arm in arms:
-        figures = [
-            tag(
-                "td",
-                tag("div", _cell(page, arm, column, outliers), cls=_ink(page, outliers)),
-                data_figure=column.key,
-                data_outliers=outliers,
-            )
-            for column in _both_columns(page)
-            for outliers in ("with", "without")
-        ]
-        body.append(tag("tr", _name(arm), figures, data_arm=arm.arm))
-    st.html(table("", head, body, label="Aggregates with and without outliers"))
-    csv_button(
-        _rows(page, arms, _both_columns(page), ("with", "without")),
-        name=f"{page.campaign.protocol_name}-with-and-without",
-        key="both",
+    pairs = pairs_of(page, arms)
+    said = (
+        "Both are shown always; the set that the switch chooses is in full ink. No interval is given of a difference: "
     )
-
-
-def _ink(page: Page, outliers: str) -> str | None:
-    return None if outliers in page.sets else "dr-grey"
-
-
-def _any(page: Page, arms: list[ArmRecord], column: Column) -> bool:
-    return any(page.includes_outliers(arm.arm, column) for arm in arms)
-
-
-def _name(arm: ArmRecord) -> Html:
-    marks = [chip(arm.role)] if arm.role != "candidate" else []
-    marks += [chip(f"against {arm.reference}", "plain", "Not comparable with the others.")] if arm.reference else []
-    return tag("th", arm.arm, tag("span", marks, cls="dr-line") if marks else None, scope="row")
+    said += "the two share all other windows."
+    st.html(tag("p", pair_words(pairs, page.columns.mean), cls="dr-say"))
+    st.html(tag("p", said, cls="dr-key"))
+    st.html(pairs_table(page, pairs))
+    csv_button(pair_rows(pairs), name=f"{page.campaign.protocol_name}-with-and-without", key="both")
 
 
 def _cell(page: Page, arm: ArmRecord, column: Column, outliers: str) -> list[Html | None]:

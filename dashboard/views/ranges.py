@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import streamlit as st
 
-from dashboard import state
 from dashboard.components.arm_order import ordered
 from dashboard.components.arm_table import figure_fields
 from dashboard.components.cells import figure_cell, header_cell, named_share, table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
+from dashboard.components.metric import metric_control, metric_label
+from dashboard.components.range_text import range_text
 from dashboard.figures import FLIP, Column, is_withheld, write_number, write_value
 from dashboard.frame import Page, chip, control, open_page
 from drift_runs.charts.palette import OUTLIER_LABELS
@@ -38,13 +39,7 @@ _CELL_SCHEMA = pa.schema(
 
 def show() -> None:
     page = open_page("Ranges")
-    page.row.segmented_control(
-        "Figure",
-        state.METRICS,
-        format_func=metric_labels(page).__getitem__,
-        required=True,
-        **control("metric", page.view.metric),
-    )
+    metric_control(page)
     arms = ordered(page, page.arms("candidate")) + ordered(page, page.arms("follow-up"))
     if not arms:
         st.html(tag("p", "No arm passes the filters.", cls="dr-say"))
@@ -62,16 +57,6 @@ def _apart(names: list[str], *, everything: bool) -> str:
     if everything:
         return "Not all is known that must be equal: read the map arm by arm, and rank none of them by it."
     return f"Not in the map, because not comparable with its arms (Overview says why): {', '.join(names)}."
-
-
-def metric_labels(page: Page) -> dict[str, str]:
-    """What each of ``state.METRICS`` is called: the campaign's divergence by its spec id."""
-    headline = page.columns.headline
-    return {"divergence.p95": f"{headline} p95", "divergence.mean": f"{headline} mean", "flip.rate": "flip rate"}
-
-
-def metric_label(page: Page) -> str:
-    return metric_labels(page)[page.view.metric]
 
 
 def _table_columns(page: Page) -> tuple[Column, ...]:
@@ -173,6 +158,11 @@ def _range_table(page: Page, arms: list[ArmRecord]) -> None:
     st.subheader("Every range of one arm", anchor=False)
     st.selectbox("Arm", names, **control("arm", chosen))
     _worst(page, chosen)
+    _every_range(page, chosen)
+    range_text(page, next(arm for arm in arms if arm.arm == chosen))
+
+
+def _every_range(page: Page, chosen: str) -> None:
     if not page.protocol.ranges:
         st.html(tag("p", "There is no range to list.", cls="dr-say"))
         return
