@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from drift_runs.protocol.generation import Prompts
     from drift_runs.protocol.published import PublishedSource
     from drift_runs.tracking.decisions import History
+    from drift_runs.tracking.facts import RunFacts
     from drift_runs.tracking.index import Index
     from drift_runs.tracking.records import CampaignRecord
 
@@ -289,3 +290,43 @@ def streams(uri: str, run_id: str, complete: bool) -> pa.Table:
     from drift_runs.tracking.reader import load_streams
 
     return load_streams(uri, run_id)
+
+
+@st.cache_data(show_spinner=False, max_entries=50)
+def protocol_text(uri: str, run_id: str, complete: bool) -> str:
+    """The protocol's file as a campaign stored it."""
+    from drift_runs.tracking.reader import load_protocol_text
+
+    return load_protocol_text(uri, run_id)
+
+
+@st.cache_data(show_spinner=False, max_entries=50)
+def lock_text(uri: str, run_id: str, complete: bool) -> str | None:
+    """A campaign's lock; None for a draft, which has none."""
+    from drift_runs.tracking.reader import load_lock_text
+
+    try:
+        return load_lock_text(uri, run_id)
+    except StoreError:
+        return None
+
+
+@st.cache_data(ttl=60, show_spinner=False, max_entries=50)
+def facts(uri: str, run_id: str, arms: tuple[str, ...], _campaign: CampaignRecord) -> RunFacts:
+    """Digests and machine of a campaign's runs; ``arms`` as for :func:`pairs`."""
+    from drift_runs.tracking.facts import load_facts
+
+    return load_facts(uri, _campaign)
+
+
+@st.cache_data(ttl=60, show_spinner="Pairing tasks …", max_entries=200)
+def task_pair(uri: str, left: str, right: str, campaign: str, complete: bool) -> pa.Table:
+    """Figures ``task.passed`` of one run with another in the place of the reference (schema ``FIGURES``)."""
+    from drift_runs.generate.task_figures import task_figures
+    from drift_runs.measure.figures import figures_table
+
+    return figures_table(
+        task_figures(
+            tasks(uri, left, complete), protocol(uri, campaign, complete), reference=tasks(uri, right, complete)
+        )
+    )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from drift_runs.cli.run import add_store_arguments
 
-HELP = """Write a campaign as one HTML file that holds everything: tables, charts, decisions, what was withheld and why. It
-needs no network and prints to A4; every browser makes a PDF of it.
+HELP = """Write a campaign as one HTML file that holds everything: tables, charts, decisions, what was withheld and why.
+It needs no network and prints to A4; every browser makes a PDF of it.
 
 CAMPAIGN is a run's id or its beginning, the name of a protocol (its newest complete campaign), or latest. --csv writes
 every table at full precision into a folder, --markdown a summary. HTML is written as well when --out names it, or when

@@ -34,8 +34,8 @@ def made_by(content: Content, now_ms: int) -> str:
     sets = " and ".join(content.sets)
     which = f"Figures {sets} declared outlier windows" if content.campaign.outliers else "No window is declared"
     return (
-        f"{which}. Made by drift {__version__} at {when(now_ms)} from run {content.campaign.run_id}. Figures are rounded "
-        "to what their interval knows; the CSV files have all digits."
+        f"{which}. Made by drift {__version__} at {when(now_ms)} from run {content.campaign.run_id}. Figures are "
+        "rounded to what their interval knows; the CSV files have all digits."
     )
 
 

@@ -55,4 +55,4 @@ def escaped(text: str) -> str:
     line = "".join(f"\\{mark}" if mark in _NEEDED else mark for mark in line)
     # An address would become a link by itself, and a line could begin a list or a rule.
     line = re.sub(r"(?i)\b(https?|ftp|mailto|www)([:.])", r"\1\\\2", line)
-    return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", line)
+    return re.sub(r"^(\d{1,9}(?=[.)](?:\s|$))|(?=[-+=]))(.)", r"\1\\\2", line)
