@@ -21,6 +21,7 @@ from drift_runs.capture.process import Finished, Opened
 from drift_runs.errors import ConfigError, EngineError
 from drift_runs.lanes.plan import LanePlan, items_of
 from drift_runs.lanes.process import Generated, run_lanes
+from drift_runs.protocol.canonical import canonical_json
 from drift_runs.store import PlannedGeneration, content_id
 from drift_runs.tracking import artifacts
 
@@ -78,9 +79,16 @@ class Generation:
             if report.error is None:
                 self._log(execution, report)
             self.reporter.generated(report)
+        if self.loaded.prompts is not None:
+            self._log_prompts()
         if self.plan.tasks:
             self._log_tasks()
         return tuple(self.judging.reports.values())
+
+    def _log_prompts(self) -> None:
+        """The panel that was rolled out: a reader of the tracking store has no other way to a prompt's text."""
+        content = canonical_json(self.loaded.prompts.model_dump(mode="json", by_alias=True))
+        self.log.tracker.log_files(self.log.run_id, {artifacts.PROMPTS_FILE: content})
 
     def _log_tasks(self) -> None:
         """What the arms' drift says of their passed tasks: of the whole campaign, so in its own run."""
