@@ -19,6 +19,9 @@ SHEET = f"""
 }}
 .dr-wide .dr-group th {{ padding-top: 0.8rem; max-width: none; font-size: 0.88rem; }}
 .dr-wide .dr-group th > span {{ position: sticky; left: 0.42rem; }}
+.dr-swatch {{ display: inline-block; width: 0.7rem; height: 0.7rem; margin-right: 0.35rem; border-radius: 0.2rem; }}
+.dr-wide thead th {{ max-width: 12rem; overflow-wrap: break-word; }}
+.dr-setting {{ max-width: 18rem; }}
 .dr-caption {{ font-size: 0.82rem; margin: 0 0 0.35rem; opacity: 0.8; max-width: 62rem; }}
 .dr-table th, .dr-table td {{
   padding: 0.4rem 0.42rem; vertical-align: top; text-align: left;

@@ -215,6 +215,12 @@ def compare_keys(left: ComparabilityKey, right: ComparabilityKey) -> Comparabili
     return Comparability(equal=not reasons, reasons=tuple(reasons))
 
 
+def described(key: ComparabilityKey) -> dict[str, str]:
+    """What a key holds, by noun, as a reader can take it in; ``not known`` where nothing is."""
+    values = {item.name: getattr(key, item.name) for item in fields(ComparabilityKey)}
+    return {_NOUNS[name]: "not known" if value is None else _shown(name, value) for name, value in values.items()}
+
+
 def ranked_groups(keys: Mapping[str, ComparabilityKey]) -> tuple[Group, ...]:
     """Arms by what they may be ranked with, the largest group first (of equal ones the first to appear).
 

@@ -291,7 +291,7 @@ TABLES = {
     "views/ranges.py": "kinds ranges",
     "views/rows.py": "rows",
     "views/answers.py": "answers lost",
-    "views/compare.py": "pairs agreement",
+    "views/compare.py": "side-by-side pairs settings agreement",
     "views/outliers.py": "declared proposed only both",
 }
 

@@ -56,6 +56,9 @@ def test_a_list_that_is_empty_says_so(open_app: OpenApp, invented_store: Invente
     assert app.query_params["listed"] == "dnll"
 
 
+OF_ONE_REFERENCE = ["q8_0", "q4_0", "kv-q4_0", "fa-off", "ablated", "kv-bf16"]
+
+
 def pair(app: AppTest, left: str, right: str, outliers: str = "with") -> dict[str, str]:
     found = {
         cell["data-figure"]: text
@@ -70,7 +73,7 @@ def pair(app: AppTest, left: str, right: str, outliers: str = "with") -> dict[st
 def test_a_pair_shows_the_paired_difference_and_which_test_decides(
     open_app: OpenApp, invented_store: InventedStore
 ) -> None:
-    app = open_app(invented_store.folder, "views/compare.py", v="1", figure="flip/rate")
+    app = open_app(invented_store.folder, "views/compare.py", v="1", figure="flip/rate", arms=OF_ONE_REFERENCE)
     stored = [
         row
         for row in load_pairs(invented_store.uri, invented_store.campaign).to_pylist()
@@ -96,7 +99,7 @@ def test_the_figure_of_the_pairs_is_in_the_address_and_a_wrong_one_is_named(
     assert "figure = bogus/&lt;b&gt; in the link does not exist here" in markup(app)
     assert app.query_params["figure"] == "kl.full/mean"
     app.selectbox(key="control.figure").set_value("dnll/mean").run()
-    assert app.query_params["figure"] == "dnll/mean" and "pairs in dnll mean" in table_html(app, "Pairs")
+    assert app.query_params["figure"] == "dnll/mean" and "pair in dnll mean" in table_html(app, "Pairs")
     assert "McNemar" not in table_html(app, "Pairs"), "it is a test of flips"
 
 
