@@ -48,6 +48,7 @@ SHEET = f"""
 .dr-strict {{ border-bottom: 3px double {palette.WITH_OUTLIERS}; }}
 .dr-flip-on {{ --dr-hue: {palette.WITH_OUTLIERS}; --dr-deep: 45%; }}
 .dr-gap {{ opacity: .6; }}
+.dr-key .dr-tok {{ padding: 0 .3rem; margin-right: .3rem; }}
 """
 
 

@@ -216,7 +216,10 @@ def _largest(page: Page, marks: list[Mark]) -> None:
     )
     head = [tag("th", word, scope="col") for word in words]
     body = [_largest_row(mark) for mark in shown]
-    caption = f"The {len(shown)} largest of {len(marks):,} positions; the CSV has all."
+    caption = (
+        f"The {len(shown)} largest of {len(marks):,} positions; the CSV has all. P is the reference's probability, "
+        "Q the candidate's."
+    )
     st.html(table(caption, head, body, label="Largest positions of the range"))
 
 

@@ -31,8 +31,7 @@ from drift_runs.charts.determinism_grid import determinism_grid
 if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord
 
-SHOWN_WINDOWS = 60
-"""Rows of the picture; the table below and its CSV have every window that differs."""
+SHOWN_WINDOWS = 60  # rows of the picture; the table below and its CSV have every window that differs
 SHOWN_DIFFERENCES = 100
 _GRID = pa.schema(
     [
@@ -72,7 +71,7 @@ def _table(page: Page, lines: list[Line]) -> None:
     for kind in KINDS:
         here = [line for line in lines if line.arm.floor_kind == kind]
         said = kind_sentence([line for line in here if line.outliers == page.sets[0]]) or "none was run"
-        title = [tag("b", KIND_TITLES[kind]), f" {KIND_SAYS[kind]} ", tag("span", f"{said}.", cls="dr-title")]
+        title = [tag("b", KIND_TITLES[kind]), tag("span", f" {KIND_SAYS[kind]} {said}.", cls="dr-title")]
         body.append(tag("tr", tag("th", title, colspan=len(head), scope="colgroup", cls="dr-wrap"), data_kind=kind))
         body += [_row(page, line, several) for line in here]
     st.html(table("", head, body, label="Determinism"))

@@ -16,6 +16,7 @@ COLUMNS = ("bucket", "arm", "value", "low", "high", "n", "state", "reason", "flo
 is the share of the stretch that was scored, null for all of it."""
 
 HEIGHT_PX = 300
+LEGEND_ROW_PX = 26
 
 
 def bucket_arms(
@@ -97,7 +98,7 @@ def bucket_arms(
         .mark_point(filled=False, size=55, opacity=1, strokeWidth=1.8)
         .encode(y=y("value"), color=colour, tooltip=tooltip),
     ]
-    return alt.layer(*layers).properties(height=HEIGHT_PX, width="container")
+    return alt.layer(*layers).properties(height=max(HEIGHT_PX, 30 + LEGEND_ROW_PX * len(arms)), width="container")
 
 
 def _log_domain(numbers: list[float]) -> tuple[float, float]:

@@ -49,12 +49,12 @@ def tail_distribution(
     names = [*arms, *floors]
     x = alt.X(
         "nats:Q",
-        scale=alt.Scale(type="log", domain=[low, high], nice=False, clamp=True),
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
         axis=alt.Axis(title=f"{spec} of a position, nats (log axis)", format=".2~g", values=decades(low, high)),
     )
     y = alt.Y(
         "share:Q",
-        scale=alt.Scale(type="log", domain=[least * 0.8, 1.0], nice=False, clamp=True),
+        scale=alt.Scale(type="log", domain=[least * 0.8, 1.0], nice=False),
         axis=alt.Axis(
             title="share of positions at or above (log axis)", format=".2~%", values=decades(least * 0.8, 1.0)
         ),
@@ -76,10 +76,10 @@ def tail_distribution(
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y, color=colour, strokeDash=dash)
     return alt.layer(
-        base.transform_filter(f"datum.count >= {FIRM_FROM}").mark_line(strokeWidth=2.4, interpolate="linear"),
+        base.transform_filter(f"datum.count >= {FIRM_FROM}").mark_line(strokeWidth=2.4, clip=True),
         # From the last firm step on, so that the thin part begins where the full one ends.
-        base.transform_filter("datum.thin").mark_line(strokeWidth=1.1, opacity=0.75),
-        base.mark_point(filled=True, size=120, opacity=0.001).encode(tooltip=tooltip),
+        base.transform_filter("datum.thin").mark_line(strokeWidth=1.1, opacity=0.75, clip=True),
+        base.mark_point(filled=True, size=120, opacity=0.001, clip=True).encode(tooltip=tooltip),
     ).properties(height=HEIGHT_PX, width="container")
 
 
