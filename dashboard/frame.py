@@ -237,13 +237,17 @@ def _changed(name: str) -> None:
 def _choices(chosen: CampaignRecord, uri: str) -> state.Choices:
     shown = [arm for arm in chosen.arms if arm.role not in BESIDE_ROLES]
     try:
-        panels = [panel.name for panel in _protocol(uri, chosen).panels]
+        protocol = _protocol(uri, chosen)
+        panels = [panel.name for panel in protocol.panels]
+        constrained = [decode.name for decode in protocol.constrained]
     except DriftError:
-        panels = []  # the page says so itself, once the campaign can be changed
+        panels, constrained = [], []  # the page says so itself, once the campaign can be changed
+    arms = [arm.arm for role in SHOWN_ROLES for arm in chosen.arms if arm.role == role]
     return state.Choices(
         campaigns=[chosen.run_id],
         scopes=["all", *(f"panel:{name}" for name in panels)],
-        arms=[arm.arm for role in SHOWN_ROLES for arm in chosen.arms if arm.role == role],
+        # A constrained decode has no run of its own: pages that know none fall back to an arm that they know.
+        arms=[*arms, *constrained] if arms else [],
         facets={facet: sorted({getattr(arm, facet) for arm in shown}) for facet in state.FACETS},
     )
 
