@@ -114,7 +114,7 @@ class Viewer {
         write(one, pieces, true);
         stream.append(one);
       }
-      if (!tokens.length) stream.append(element("span", "sign", "(nothing before the root)"));
+      if (!tokens.length) stream.append(element("span", "sign", position ? "(not stored)" : "(nothing before the root)"));
       more.textContent = ` the last ${tokens.length - from} of ${position} tokens before the root`;
       stream.setAttribute("aria-label", "Shared history," + more.textContent);
     };
@@ -303,7 +303,7 @@ class Viewer {
     card.append(element("div", "side", several ? `${this.names[side]}: ${where}` : where));
     if (one.kind === "root") return void card.append(element("div", "note", "The root's token: given, not chosen."));
     if (one.kind === "answer") return void card.append(element("div", "note", "Answered by the environment."));
-    const nats = one.nats === null ? "" : ` (ln ${one.nats.toFixed(3)} nats)`;
+    const nats = one.nats === null ? "" : `, ln ${one.nats.toPrecision(3)}`;
     card.append(element("div", "", `probability ${percent(one.p)}${nats}`));
     if (one.alternatives === null) {
       card.append(element("div", "note", "Alternatives are not stored: an older version wrote this."));
