@@ -12,6 +12,7 @@ import pyarrow as pa
 from dashboard.components.cells import table
 from dashboard.components.listed_rows import token_words
 from dashboard.components.markup import Html, tag, visible
+from drift_runs.measure.resampler import plural
 
 AROUND = 4
 """Steps on each side of the first difference in the table of tokens."""
@@ -66,7 +67,8 @@ def pair_sentence(pair: Pair, *, reference: str, arm: str, ends: Collection[str]
     if pair.exact:
         return [f"Both write the same {len(pair.left['tokens']):,} tokens."]
     at = pair.equal
-    words: list[object] = [f"The first {at:,} tokens are equal. " if at else "The very first token differs. "]
+    alike = f"{plural(at, 'token')} {'is' if at == 1 else 'are'} equal at the start. "
+    words: list[object] = [alike if at else "The very first token differs. "]
     for name, side in ((reference, pair.left), (arm, pair.right)):
         words += [tag("b", name), " "]
         if at >= len(side["tokens"]):
@@ -104,7 +106,7 @@ def steps_table(pair: Pair, *, reference: str, arm: str) -> Html:
         for side in _sides(pair):
             cells += [
                 tag("td", _at(side, step), cls="dr-token"),
-                tag("td", _probability(side, step), cls="dr-num dr-right"),
+                tag("td", _probability(side, step), cls="dr-num"),
             ]
         first = step == pair.equal
         mark = tag("span", "first difference", cls="dr-chip dr-above") if first and not pair.exact else None

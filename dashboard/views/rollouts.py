@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord
 
 SHOWN_ANSWERS = 40
-MOST_CELLS = 600
-"""Of the picture of tasks by arms: more are in the table, which can be scrolled."""
+MOST_CELLS = 600  # of the picture of tasks by arms: more are in the table, which can be scrolled
 
 
 def show() -> None:
@@ -75,31 +74,31 @@ def _rollouts(page: Page, found: Generated, arms: list[ArmRecord]) -> None:
     _say(rollouts.sentence())
     st.html(rollouts.html(_rollout_caption(page)))
     csv_button(rollouts.csv_rows(), name=f"{_file(page)}-rollouts", key="rollouts")
-    left, right = st.columns(2, gap="medium")
-    with left:
-        st.html(tag("p", tag("b", "Readings by arm"), cls="dr-key"))
-        shown_chart(
-            rollout_readings(rollouts.chart_rows(), colours=page.colours),
-            name=f"{_file(page)}-rollout-readings",
-            alt="readings of rollouts by arm with intervals; the band is the null",
-        )
-        st.html(tag("p", "Points with their intervals. The grey band behind a point spans the floors.", cls="dr-key"))
-    with right:
-        st.html(tag("p", tag("b", "Where they part: rollout.first"), cls="dr-key"))
-        shown_chart(
-            first_difference(rollouts.step_rows(), steps=steps, colours=page.colours),
-            name=f"{_file(page)}-first-difference",
-            alt="histogram of the step of the first difference, one row an arm",
-        )
-        words = "The height of a bar is the share of the arm's prompts that part at the step."
-        st.html(tag("p", words, cls="dr-key"))
+    st.html(tag("p", tag("b", "Readings by arm"), cls="dr-key"))
+    shown_chart(
+        rollout_readings(rollouts.chart_rows(), colours=page.colours),
+        name=f"{_file(page)}-rollout-readings",
+        alt="readings of rollouts by arm with intervals; the band is the null",
+    )
+    st.html(tag("p", "Points with their intervals. The grey band behind a point spans the floors.", cls="dr-key"))
+    st.html(tag("p", tag("b", "Where they part: rollout.first"), cls="dr-key"))
+    shown_chart(
+        first_difference(rollouts.step_rows(), steps=steps, colours=page.colours),
+        name=f"{_file(page)}-first-difference",
+        alt="histogram of the step of the first difference, one row an arm",
+    )
+    words = "The height of a bar is the share of the arm's prompts that part at the step."
+    st.html(tag("p", words, cls="dr-key"))
     _kinds(page, found, rollouts)
     _prompts(page, found, rollouts)
 
 
 def _rollout_caption(page: Page) -> str:
     words = "n counts prompts, and a prompt is a cluster of the intervals. Early stops and loops: of the arm, and of "
-    words += "the reference beneath; an end token is an ordinary token here, so that every rollout is as long."
+    words += (
+        "the reference beneath; an end token is an ordinary token here, so that every rollout is as long. A share of "
+    )
+    words += "all or none has resamples that are all alike: its interval says nothing."
     if page.campaign.outliers:
         words += " Prompts lie in no window: the outlier switch changes nothing here."
     return words
@@ -110,7 +109,7 @@ def _no_lane(page: Page, name: str, none: str, asked: bool) -> None:
     if page.campaign.imported:
         _say(f"{none}: the imported files hold none.")
     elif asked:
-        _say(f"{none} were measured, although the protocol asks for them. Measure them with ", _code(page))
+        _say(f"{none} here, although the protocol asks for it. It is measured by ", _code(page))
     else:
         _say(
             f"{none}: the protocol of this campaign has no table ",

@@ -15,8 +15,8 @@ COLUMNS = ("arm", "role", "reading", "value", "low", "high", "n", "reason")
 """What a table must have, one row an arm and reading, in the order in which both are drawn. ``role``: ``floor`` is the
 null; ``value`` is null where the reading is withheld."""
 
-ROW_HEIGHT_PX = 46
-_BAND_PX = 11
+ROW_HEIGHT_PX = 38
+_BAND_PX = 9
 
 
 def rollout_readings(table: pa.Table, *, colours: Mapping[str, str]) -> alt.LayerChart:
