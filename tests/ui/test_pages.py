@@ -288,7 +288,7 @@ TABLES = {
     "views/overview.py": "candidates not-comparable follow-ups floors plot sizes",
     "views/measures.py": "divergence tail support entropy flips answers bands history depth quarter volatile copies "
     "literals role group launches",
-    "views/ranges.py": "kinds ranges",
+    "views/ranges.py": "kinds ranges range-text",
     "views/rows.py": "rows",
     "views/answers.py": "answers lost",
     "views/compare.py": "side-by-side pairs settings agreement",
