@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from drift_runs.errors import ConfigError, StoreError
 from drift_runs.protocol.canonical import canonical_json
-from drift_runs.tracking import reach, tags
+from drift_runs.tracking import index_sqlite, reach, tags
 from drift_runs.tracking.mlflow_store import connect, experiments, runs_of, tag_is
 from drift_runs.tracking.records import ArmRecord, CampaignRecord
 
@@ -115,9 +115,12 @@ def decide(
 
 
 def load_decisions(uri: str, campaign: CampaignRecord) -> History:
-    """Every decision about a campaign's arms; one search of the store."""
-    client = connect(uri, create=False)
+    """Every decision about a campaign's arms; one look at a local store's database, else one search."""
     wanted = {arm.run_id: arm for arm in campaign.arms if arm.role in ROLES}
+    at_once = index_sqlite.tags_of(uri, list(wanted), DECISION_PREFIX)
+    if at_once is not None:
+        return _joined(_of_run(at_once[run_id], arm) for run_id, arm in wanted.items())
+    client = connect(uri, create=False)
     found: dict[str, Mapping[str, str]] = {}
     with reach.asked(uri, "read decisions", campaign.run_id):
         experiment = client.get_run(campaign.run_id).info.experiment_id
@@ -127,13 +130,16 @@ def load_decisions(uri: str, campaign: CampaignRecord) -> History:
 
 
 def all_decisions(uri: str, campaigns: Sequence[CampaignRecord]) -> dict[str, History]:
-    """Decisions of many campaigns, by their run id; one search for each page of comparisons in the store."""
-    client = connect(uri, create=False)
-    found: dict[str, Mapping[str, str]] = {}
-    with reach.asked(uri, "read decisions"):
-        ids = [item.experiment_id for item in experiments(client)]
-        for run in runs_of(client, ids, tag_is(tags.KIND_TAG, tags.COMPARISON)):
-            found[run.info.run_id] = run.data.tags
+    """Decisions of many campaigns, by their run id; one look at a local store's database, else a search for each
+    page of comparisons in the store."""
+    wanted = [arm.run_id for campaign in campaigns for arm in campaign.arms if arm.role in ROLES]
+    found: dict[str, Mapping[str, str]] = dict(index_sqlite.tags_of(uri, wanted, DECISION_PREFIX) or {})
+    if not found:
+        client = connect(uri, create=False)
+        with reach.asked(uri, "read decisions"):
+            ids = [item.experiment_id for item in experiments(client)]
+            for run in runs_of(client, ids, tag_is(tags.KIND_TAG, tags.COMPARISON)):
+                found[run.info.run_id] = run.data.tags
     return {
         campaign.run_id: _joined(_of_run(found.get(arm.run_id, {}), arm) for arm in campaign.arms if arm.role in ROLES)
         for campaign in campaigns

@@ -7,7 +7,7 @@ locked or damaged, gives None: then MLflow itself is asked, and says what is wro
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -64,12 +64,41 @@ def read(uri: str, known: Mapping[str, str]) -> Changes | None:
     if path is None or not path.is_file():
         return None
     try:
-        address = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_WAIT_S)) as connection:
-            connection.execute("BEGIN")  # one state of the database for all questions
+        with closing(_opened(path)) as connection:
             return _read(connection, known)
     except (sqlite3.Error, ValueError):
         return None
+
+
+def tags_of(uri: str, run_ids: Sequence[str], prefix: str) -> dict[str, dict[str, str]] | None:
+    """Tags of these runs whose names begin with ``prefix``, by run id; None as for :func:`read`."""
+    path = uris.sqlite_path(uri) if uris.scheme_of(uri) == "sqlite" else None
+    if path is None or not path.is_file():
+        return None
+    found: dict[str, dict[str, str]] = {run_id: {} for run_id in run_ids}
+    try:
+        with closing(_opened(path)) as connection:
+            for part in _parts(run_ids):
+                question = f"SELECT run_uuid, key, value FROM tags WHERE run_uuid IN ({_marks(part)}) AND substr(key, 1, ?) = ?"
+                for run_id, key, value in connection.execute(question, (*part, len(prefix), prefix)):
+                    found[run_id][key] = value
+    except (sqlite3.Error, ValueError):
+        return None
+    return found
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_WAIT_S)
+    connection.execute("BEGIN")  # one state of the database for all questions
+    return connection
+
+
+def _parts(run_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (run_ids[start : start + _AT_ONCE] for start in range(0, len(run_ids), _AT_ONCE))
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _read(connection: sqlite3.Connection, known: Mapping[str, str]) -> Changes | None:
@@ -77,10 +106,8 @@ def _read(connection: sqlite3.Connection, known: Mapping[str, str]) -> Changes |
     if elsewhere:
         return None  # which workspace is meant is MLflow's affair
     changing: dict[str, dict[str, str]] = {}
-    marks = ", ".join("?" * len(CHANGING_TAGS))
-    for run_id, key, value in connection.execute(
-        f"SELECT run_uuid, key, value FROM tags WHERE key IN ({marks})", CHANGING_TAGS
-    ):
+    question = f"SELECT run_uuid, key, value FROM tags WHERE key IN ({_marks(CHANGING_TAGS)})"
+    for run_id, key, value in connection.execute(question, CHANGING_TAGS):
         changing.setdefault(run_id, {})[key] = value
     rows: dict[str, RunRow] = {}
     there = set()
@@ -95,20 +122,18 @@ def _read(connection: sqlite3.Connection, known: Mapping[str, str]) -> Changes |
             rows[run_id] = RunRow(
                 run_id, kind, str(experiment_id), experiment, status, started_ms, ended_ms, location, {}
             )
-    wanted = list(rows)
-    runs = []
-    for start in range(0, len(wanted), _AT_ONCE):
-        part = wanted[start : start + _AT_ONCE]
-        for run_id, found in _tags_of(connection, part).items():
-            runs.append(rows[run_id]._replace(tags=found))
+    runs = [
+        rows[run_id]._replace(tags=found)
+        for part in _parts(list(rows))
+        for run_id, found in _all_tags(connection, part).items()
+    ]
     return Changes(runs, frozenset(known) - there, {})
 
 
-def _tags_of(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+def _all_tags(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, dict[str, str]]:
     """Every tag of these runs but the long one that no record has anything of."""
     found: dict[str, dict[str, str]] = {run_id: {} for run_id in run_ids}
-    marks = ", ".join("?" * len(run_ids))
-    question = f"SELECT run_uuid, key, value FROM tags WHERE run_uuid IN ({marks}) AND key <> ?"
+    question = f"SELECT run_uuid, key, value FROM tags WHERE run_uuid IN ({_marks(run_ids)}) AND key <> ?"
     for run_id, key, value in connection.execute(question, (*run_ids, tags.METRIC_NAMES_TAG)):
         found[run_id][key] = value
     return found

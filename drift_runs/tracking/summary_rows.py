@@ -75,13 +75,13 @@ def figure_rows(tables: Iterable[pa.Table], arm: str) -> list[dict[str, Any]]:
     """The headline figures of ``arm`` in tables with columns of ``FIGURES``, as columns of ``SUMMARY``."""
     found = []
     for table in tables:
-        headline = chosen_metrics.headline_of(table)
         whole = table.filter(
             pc.and_(
                 pc.and_(pc.equal(table["scope_kind"], "all"), pc.equal(table["arm"], arm)),
                 pc.is_in(table["outliers"], pa.array(_OUTLIERS)),
             )
         )
+        headline = chosen_metrics.headline_of(whole)
         for row in whole.select(list(OF_FIGURE)).to_pylist():
             if chosen_metrics.token(row["spec"], row["statistic"], headline) in _CHOSEN:
                 found.append(row)
