@@ -101,8 +101,9 @@ def root_list(found: Filtered, texts: RootTexts, opened: str) -> None:
             )
             card.html(root_card(root, texts, opened=root.key == opened))
     if pages > 1:
-        st.session_state["list.shown"] = at
-        st.pagination(pages, key="list.shown", on_change=_turned)
+        # Of its own key on every page: a default and a value of the session do not go together.
+        key = f"list.shown.{at}"
+        st.pagination(pages, default=at, key=key, on_change=_turned, args=(key,))
 
 
 def root_card(root: Root, texts: RootTexts, *, opened: bool = False) -> Html:
@@ -270,5 +271,5 @@ def _filtered(name: str) -> None:
         state.change(**{name: value, "shown": "1"})
 
 
-def _turned() -> None:
-    state.change(shown=str(st.session_state["list.shown"]))
+def _turned(key: str) -> None:
+    state.change(shown=str(st.session_state[key]))
