@@ -97,8 +97,10 @@ def _sentence(page: Page, lock: Locked | None, *, damaged: bool) -> None:
     )
     if damaged:
         first = "Its lock cannot be read, so nothing shows that it was frozen. "
-    elif page.campaign.draft or lock is None:
+    elif page.campaign.draft:
         first = "This protocol was not frozen: it may have been changed between the results and now. "
+    elif lock is None:
+        first = "It ran as frozen, but its lock was not stored with the campaign. "
     else:
         same = lock.protocol_sha256 == page.campaign.protocol_sha256
         first = (

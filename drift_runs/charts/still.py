@@ -56,18 +56,21 @@ def png(chart: alt.TopLevelMixin, *, width_px: int = WIDTH_PX, scale: float = PN
 def inline_svg(chart: alt.TopLevelMixin, *, prefix: str, alt_text: str, width_px: int = WIDTH_PX) -> str:
     """The chart as an ``<svg>`` element for an HTML page that holds several.
 
-    Every id gets ``prefix``, because two charts name their clips alike and a page would take the first for both. Links
-    and event handlers are dropped: a picture needs none.
+    Every id becomes ``prefix`` and a number, because two charts name their clips alike and a page would take the first
+    for both, and because the converter counts on from chart to chart, so that one chart would never give one text
+    twice. Links and event handlers are dropped: a picture needs none.
     """
     root = ElementTree.fromstring(svg(chart, width_px=width_px))
+    ids = [element.get("id") for element in root.iter() if element.get("id") is not None]
+    named = {name: f"{prefix}{at}" for at, name in enumerate(dict.fromkeys(ids))}
     for element in root.iter():
         for name, value in list(element.attrib.items()):
             if name.startswith("on") or name in (_LINK, "href"):
                 del element.attrib[name]
             elif name == "id":
-                element.set(name, prefix + value)
+                element.set(name, named[value])
             elif "url(#" in value:
-                element.set(name, _REFERENCE.sub(rf"url(#{prefix}\1)", value))
+                element.set(name, _REFERENCE.sub(lambda found: f"url(#{named.get(found[1], prefix)})", value))
     root.set("role", "img")
     root.set("aria-label", alt_text)
     # A window narrower than the picture shrinks it; its viewBox keeps the proportions.

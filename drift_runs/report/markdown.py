@@ -26,7 +26,7 @@ def document(content: Content, sections: Sequence[Section], *, made: str) -> str
         "",
     ]
     for section in sections:
-        lines += [f"## {section.title}", ""]
+        lines += [f"## {escaped(section.title)}", ""]
         for sentence in section.says:
             lines += [escaped(sentence), ""]
         for grid in section.grids:

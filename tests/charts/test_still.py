@@ -53,8 +53,10 @@ def test_charts_of_one_page_do_not_share_ids() -> None:
     values = [{"x": 1, "y": 2}, {"x": 3, "y": 5}]
     clipped = alt.Chart(alt.Data(values=values)).mark_line(clip=True).encode(x="x:Q", y="y:Q")
     one, two = (still.inline_svg(clipped, prefix=prefix, alt_text="") for prefix in ("one-", "two-"))
-    assert 'id="one-' in one and "url(#one-" in one
+    assert 'id="one-0"' in one and "url(#one-0)" in one
     assert "one-" not in two and 'id="two-' in two
+    again = still.inline_svg(clipped, prefix="one-", alt_text="")
+    assert again == one, "a chart gives one text, however many were drawn before it"
 
 
 def test_data_from_elsewhere_is_not_fetched() -> None:
