@@ -133,8 +133,9 @@ def all_decisions(uri: str, campaigns: Sequence[CampaignRecord]) -> dict[str, Hi
     """Decisions of many campaigns, by their run id; one look at a local store's database, else a search for each
     page of comparisons in the store."""
     wanted = [arm.run_id for campaign in campaigns for arm in campaign.arms if arm.role in ROLES]
-    found: dict[str, Mapping[str, str]] = dict(index_sqlite.tags_of(uri, wanted, DECISION_PREFIX) or {})
-    if not found:
+    found: dict[str, dict[str, str]] | None = index_sqlite.tags_of(uri, wanted, DECISION_PREFIX)
+    if found is None:
+        found = {}
         client = connect(uri, create=False)
         with reach.asked(uri, "read decisions"):
             ids = [item.experiment_id for item in experiments(client)]

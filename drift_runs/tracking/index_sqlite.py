@@ -29,6 +29,7 @@ JOIN experiments ON experiments.experiment_id = runs.experiment_id
 WHERE kind.key = ? AND kind.value IN (?, ?) AND runs.lifecycle_stage = 'active'
   AND experiments.lifecycle_stage = 'active'
 """
+_TAGS = "SELECT run_uuid, key, value FROM tags"
 _ELSEWHERE = "SELECT count(*) FROM experiments WHERE workspace <> 'default'"
 
 
@@ -79,7 +80,7 @@ def tags_of(uri: str, run_ids: Sequence[str], prefix: str) -> dict[str, dict[str
     try:
         with closing(_opened(path)) as connection:
             for part in _parts(run_ids):
-                question = f"SELECT run_uuid, key, value FROM tags WHERE run_uuid IN ({_marks(part)}) AND substr(key, 1, ?) = ?"
+                question = f"{_TAGS} WHERE run_uuid IN ({_marks(part)}) AND substr(key, 1, ?) = ?"
                 for run_id, key, value in connection.execute(question, (*part, len(prefix), prefix)):
                     found[run_id][key] = value
     except (sqlite3.Error, ValueError):
@@ -106,7 +107,7 @@ def _read(connection: sqlite3.Connection, known: Mapping[str, str]) -> Changes |
     if elsewhere:
         return None  # which workspace is meant is MLflow's affair
     changing: dict[str, dict[str, str]] = {}
-    question = f"SELECT run_uuid, key, value FROM tags WHERE key IN ({_marks(CHANGING_TAGS)})"
+    question = f"{_TAGS} WHERE key IN ({_marks(CHANGING_TAGS)})"
     for run_id, key, value in connection.execute(question, CHANGING_TAGS):
         changing.setdefault(run_id, {})[key] = value
     rows: dict[str, RunRow] = {}
@@ -133,7 +134,7 @@ def _read(connection: sqlite3.Connection, known: Mapping[str, str]) -> Changes |
 def _all_tags(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, dict[str, str]]:
     """Every tag of these runs but the long one that no record has anything of."""
     found: dict[str, dict[str, str]] = {run_id: {} for run_id in run_ids}
-    question = f"SELECT run_uuid, key, value FROM tags WHERE run_uuid IN ({_marks(run_ids)}) AND key <> ?"
+    question = f"{_TAGS} WHERE run_uuid IN ({_marks(run_ids)}) AND key <> ?"
     for run_id, key, value in connection.execute(question, (*run_ids, tags.METRIC_NAMES_TAG)):
         found[run_id][key] = value
     return found
