@@ -118,6 +118,7 @@ class Branched:
         any_scope = table.filter(pc.match_substring_regex(table["spec"], r"^branches(\.|$)"))
         self.names = frozenset(pc.unique(any_scope["arm"]).to_pylist())
         """Every arm that followed roots, constrained decodes among them."""
+        self._futures: dict[str, _Futures] = {}
 
     def followed(self) -> list[Followed]:
         """Those that pass the facet filters, candidates with their constrained decodes before floors."""
@@ -175,13 +176,16 @@ class Branched:
         """What an arm's roots are flips against."""
         return one.record.reference or self.page.campaign.reference
 
-    def futures(self, one: Followed, *, reference: bool) -> pa.Table:
-        """An arm's own futures, or those of what it is compared with (schema ``FUTURES``)."""
-        if not reference:
-            return data.futures(self.page.uri, one.record.run_id, True)
+    def futures(self, one: Followed, *, reference: bool) -> _Futures:
+        """An arm's own futures, or those of what it is compared with, which stand with the campaign or an arm."""
         campaign = self.page.campaign
-        theirs = next((arm.run_id for arm in campaign.arms if arm.arm == one.record.reference and arm.complete), "")
-        return data.futures(self.page.uri, theirs or campaign.run_id, campaign.complete)
+        run = one.record.run_id
+        if reference:
+            against = one.record.reference
+            run = next((arm.run_id for arm in campaign.arms if arm.arm == against and arm.complete), campaign.run_id)
+        if run not in self._futures:
+            self._futures[run] = _Futures(data.futures(self.page.uri, run, campaign.complete))
+        return self._futures[run]
 
     def pair_of(self, one: Followed, root: Root) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """The two futures of a root as rows of schema ``FUTURES``; None for one that is not stored.
@@ -192,10 +196,10 @@ class Branched:
             return None, None
         right_reference = self.pair == "token"
         right_first = "reference_top" if self.pair == "weights" else "candidate_top"
-        left = _future(self.futures(one, reference=True), root, "reference_top")
+        left = self.futures(one, reference=True).of(root, "reference_top")
         if one.constrained:
             return left, None
-        return left, _future(self.futures(one, reference=right_reference), root, right_first)
+        return left, self.futures(one, reference=right_reference).of(root, right_first)
 
     def measured(self, one: Followed, root: Root) -> dict[str, Any] | None:
         """The root's position as it was measured (schema ``COMPARISON``); None where positions were not kept."""
@@ -218,9 +222,15 @@ class Branched:
         )
 
 
-def _future(table: pa.Table, root: Root, first: str) -> dict[str, Any] | None:
-    wanted = pc.and_(
-        pc.equal(table["window"], root.outcome["window"]), pc.equal(table["position"], root.outcome["position"])
-    )
-    found = table.filter(pc.and_(wanted, pc.equal(table["first"], root.row[first]))).to_pylist()
-    return found[0] if found else None
+class _Futures:
+    """Futures of one run (schema ``FUTURES``), found by root and first token."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        keys = zip(*(table[name].to_pylist() for name in ("window", "position", "first")), strict=True)
+        self._at = {key: at for at, key in enumerate(keys)}
+
+    def of(self, root: Root, first: str) -> dict[str, Any] | None:
+        """The future of a root behind the token in column ``first`` of its row; None where none is stored."""
+        at = self._at.get((root.outcome["window"], root.outcome["position"], root.row[first]))
+        return None if at is None else self.table.slice(at, 1).to_pylist()[0]

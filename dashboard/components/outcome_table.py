@@ -180,7 +180,7 @@ class OutcomeTable:
         if not ranked:
             return ["No candidate has an explored root here: nothing can be said of what it writes. ", self._null()]
         highest, lowest = max(value for value, _, _ in ranked), min(value for value, _, _ in ranked)
-        parts: list[object] = []
+        parts: list[object] = ["With the declared outlier windows: "] if len(self.sets) > 1 else []
         if highest == 0:
             names = "" if len(ranked) > 1 else f" of {ranked[0][1].name}"
             parts.append(f"No explored root{names} came to a broken structure that the reference does not break. ")

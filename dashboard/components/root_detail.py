@@ -66,8 +66,9 @@ def judgement(root: Root, names: Sequence[str]) -> Html:
         *([_structure(outcome, evidence)] if outcome["structure"] else []),
         *_faults(evidence, names),
         [
-            f"{names[0]} wrote {plural(outcome['reference_tokens'], 'token')} and ended {_ended(outcome['reference_ended'])}; "
-            f"{names[1]} wrote {outcome['candidate_tokens']:,} and ended {_ended(outcome['candidate_ended'])}."
+            f"{names[0]} wrote {plural(outcome['reference_tokens'], 'token')} and ended "
+            f"{_ended(outcome['reference_ended'])}; {names[1]} wrote {outcome['candidate_tokens']:,} and ended "
+            f"{_ended(outcome['candidate_ended'])}."
         ],
         _resync(outcome),
         *_literals(evidence, names),
@@ -124,8 +125,8 @@ def _resync(outcome: Mapping[str, Any]) -> list[Any]:
     if outcome["resync_reference"] is None or outcome["resync_candidate"] is None:
         return ["The streams do not run together again."]
     return [
-        f"The streams run together again after {plural(outcome['resync_reference'], 'token')} of the reference's future "
-        f"and {outcome['resync_candidate']:,} of the candidate's."
+        f"The streams run together again after {plural(outcome['resync_reference'], 'token')} of the reference's "
+        f"future and {outcome['resync_candidate']:,} of the candidate's."
     ]
 
 
@@ -140,9 +141,16 @@ def _literals(evidence: Mapping[str, Any], names: Sequence[str]) -> list[list[An
         return [[f"Both hold the same {counts[0].total():,} literals {place}."]]
     found = []
     for name, one, other in ((names[0], counts[0], counts[1]), (names[1], counts[1], counts[0])):
-        if alone := list((one - other).elements()):
-            shown = [part for text in alone[:MOST_LITERALS] for part in (_quoted(text), " ")]
-            more = f"and {len(alone) - MOST_LITERALS:,} more of {len(alone):,}" if len(alone) > MOST_LITERALS else ""
+        if alone := list((one - other).items()):
+            shown = [
+                part
+                for text, number in alone[:MOST_LITERALS]
+                for part in (_quoted(text), f" ×{number:,}, " if number > 1 else ", ")
+            ]
+            rest = len(alone) - MOST_LITERALS
+            more = f"and {rest:,} more of {len(alone):,}." if rest > 0 else ""
+            if not more:
+                shown[-1] = shown[-1].removesuffix(", ") + "."
             found.append([f"Literals {place} that only ", tag("b", name), " has: ", shown, more])
     return found
 

@@ -90,7 +90,7 @@ def root_list(found: Filtered, texts: RootTexts, opened: str) -> None:
     st.html(tag("p", words, cls="dr-key", data_shown=len(shown), data_passing=len(found.roots), data_total=found.total))
     with st.container(height=470 if len(shown) > 5 else "content", border=True):
         for root in shown:
-            button, card = st.columns([0.17, 0.83], vertical_alignment="center", gap="small")
+            button, card = st.columns([0.2, 0.8], vertical_alignment="center", gap="small")
             button.button(
                 _plain(f"{root.outcome['window']} {root.outcome['position']:,}"),
                 key=f"root.{root.key}",
@@ -98,6 +98,7 @@ def root_list(found: Filtered, texts: RootTexts, opened: str) -> None:
                 on_click=open_root,
                 args=(root.key,),
                 width="stretch",
+                wrap=True,
             )
             card.html(root_card(root, texts, opened=root.key == opened))
     if pages > 1:

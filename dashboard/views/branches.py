@@ -146,11 +146,12 @@ def _roots(page: Page, branched: Branched, arms: Sequence[Followed]) -> None:
     opened = opened_root(found.roots, every)
     root_list(found, texts, opened.key)
     base = f"{page.campaign.protocol_name}-{one.name}-{branched.pair}-{page.view.outliers}"
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.html(tag("span", "These roots with their outcomes", cls="dr-key"), width="content")
         csv_button(csv_rows(found.roots, texts), name=f"{base}-roots", key="roots")
+        st.html(tag("span", "and both futures of each", cls="dr-key"), width="content")
+        csv_button(_future_rows(branched, one, found.roots), name=f"{base}-futures", key="futures")
     _opened(branched, one, opened, found.roots, texts)
-    st.html(tag("p", "Futures of the roots that pass, both sides:", cls="dr-key"))
-    csv_button(_future_rows(branched, one, found.roots), name=f"{base}-futures", key="futures")
 
 
 def _arm(shown: str) -> dict[str, object]:

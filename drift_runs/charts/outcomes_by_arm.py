@@ -44,7 +44,11 @@ OUTCOME_WORDS: Mapping[str, str] = {
 
 NULL_MARK = "○"
 """Stands before the name of a floor on the axis."""
-ROW_HEIGHT_PX = 26
+ROW_HEIGHT_PX = 27
+_AROUND_PX = 130
+"""Axis, its title and two lines of the legend: the height of a page's chart holds them too."""
+_GAP = 0.0018
+"""Share that is left free behind each part: neighbours of like colours stay two."""
 _NAMED_FROM = 0.035
 """Share from which a part has room for its count."""
 
@@ -63,7 +67,7 @@ def outcomes_by_arm(table: pa.Table) -> alt.LayerChart:
     parts = _parts(rows)
     labels = list(dict.fromkeys(_axis_label(row) for row in rows))
     there = [outcome for outcome in OUTCOMES if any(part["outcome"] == outcome for part in parts)]
-    y = alt.Y("label:N", sort=labels, axis=alt.Axis(title=None, labelLimit=260))
+    y = alt.Y("label:N", sort=labels, axis=alt.Axis(title=None, labelLimit=260, labelOverlap=False))
     scale = alt.Scale(domain=[0.0, 1.0], nice=False)
     axis = alt.Axis(title="share of explored roots, %", format=".3~%", tickCount=6)
     colour = alt.Color(
@@ -82,8 +86,8 @@ def outcomes_by_arm(table: pa.Table) -> alt.LayerChart:
     ]
     base = alt.Chart(alt.Data(values=parts))
     layers: list[Any] = [
-        base.mark_bar(height={"band": 0.72}, strokeWidth=1.2, stroke=palette.PAGE_LIGHT, strokeOpacity=0.85).encode(
-            x=alt.X("start:Q", scale=scale, axis=axis), x2="end:Q", y=y, color=colour, tooltip=tooltip
+        base.mark_bar(height={"band": 0.72}).encode(
+            x=alt.X("start:Q", scale=scale, axis=axis), x2="until:Q", y=y, color=colour, tooltip=tooltip
         ),
         base.transform_filter("datum.named")
         .mark_text(color="#ffffff", fontSize=11, fontWeight="bold")
@@ -97,7 +101,7 @@ def outcomes_by_arm(table: pa.Table) -> alt.LayerChart:
             .mark_text(align="left", dx=4, fontStyle="italic", color=palette.NEUTRAL)
             .encode(x=alt.value(0), y=y, text="says:N")
         )
-    return alt.layer(*layers).properties(height=40 + ROW_HEIGHT_PX * max(len(labels), 1), width="container")
+    return alt.layer(*layers).properties(height=_AROUND_PX + ROW_HEIGHT_PX * max(len(labels), 1), width="container")
 
 
 def _axis_label(row: Mapping[str, Any]) -> str:
@@ -127,6 +131,7 @@ def _parts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "share": share,
                 "start": left,
                 "end": left + share,
+                "until": max(left, left + share - _GAP),
                 "middle": left + share / 2,
                 "named": share >= _NAMED_FROM,
             }
