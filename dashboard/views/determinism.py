@@ -118,7 +118,7 @@ def _row(page: Page, line: Line, several: bool) -> Html:
         lead,
         [tag("td", line.outliers)] if several else [],
         tag("td", EXPECTED_WORDS.get(line.arm.rows_expected, line.arm.rows_expected or "not said")),
-        tag("td", mark, tag("span", line.says, cls="dr-line dr-wrap"), data_figure="holds"),
+        tag("td", mark, tag("span", line.says.removeprefix("holds: "), cls="dr-line dr-wrap"), data_figure="holds"),
         tag(
             "td",
             f"{found.windows_identical:,} of {found.windows:,}",
