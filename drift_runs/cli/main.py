@@ -36,6 +36,7 @@ COMMANDS = {
     "measure": "compute every figure again from the stored rows",
     "subsample": "say what a sample of the positions would have missed",
     "report": "write a campaign as one HTML file, and its tables as CSV",
+    "decide": "record what was decided about an arm",
     "dashboard": "show the results in a browser",
 }
 """One line a command: the table of ``drift --help``."""

@@ -64,6 +64,7 @@ class Picture:
     name: str
     says: str
     chart: alt.TopLevelMixin
+    width_px: int = 940
     half: bool = False
     """Reads well at half the width, beside another one."""
 

@@ -14,7 +14,6 @@ from drift_runs.report.markup import Html, tag
 from drift_runs.report.style import SHEET
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-PICTURE_WIDTH_PX = 940
 HALF_WIDTH_PX = 560
 LONG_WORD_CHARACTERS = 24
 """A cell with a longer word may break it anywhere: it would make its table wider than the page."""
@@ -79,7 +78,7 @@ def _figure(section: Section, picture: Picture) -> Html:
             picture.chart,
             prefix=prefix,
             alt_text=picture.says,
-            width_px=HALF_WIDTH_PX if picture.half else PICTURE_WIDTH_PX,
+            width_px=HALF_WIDTH_PX if picture.half else picture.width_px,
         )
     )
     return tag(

@@ -34,7 +34,9 @@ def determinism(content: Content) -> Section:
             rows.append(
                 Row(
                     cells=(
-                        words(arm.arm, f"{arm.role}{', ' + arm.floor_kind if arm.floor_kind else ''}"),
+                        words(arm.arm, f"{arm.role}{', ' + arm.floor_kind if arm.floor_kind else ''}")
+                        if outliers == content.sets[0]
+                        else words(""),
                         *([words(outliers)] if several else []),
                         words(arm.rows_expected or "-", grey=not arm.rows_expected),
                         Cell(
@@ -111,7 +113,9 @@ def withheld(content: Content) -> Section:
         return Section(key="withheld", title="What was withheld", says=("No figure was withheld.",), breaks=False)
     groups: dict[tuple[str, str, str], list[Figure]] = defaultdict(list)
     for figure in found:
-        groups[figure.scope_kind, _figure_name(figure), figure.reason or "no reason was recorded"].append(figure)
+        # What follows a semicolon differs from arm to arm; the CSV file has it.
+        reason = figure.reason.partition(";")[0] or "no reason was recorded"
+        groups[figure.scope_kind, _figure_name(figure), reason].append(figure)
     whole = [(key, figures) for key, figures in groups.items() if key[0] in ("all", "panel")]
     kinds: dict[str, int] = defaultdict(int)
     for figure in found:

@@ -43,7 +43,7 @@ tbody tr.same > * {{ border-top: 0; }}
 .inconclusive, .warn {{ --hue: {palette.INCONCLUSIVE}; }}
 .outlier {{ --hue: {palette.WITH_OUTLIERS}; }}
 figure {{ margin: 0.8rem 0 1.2rem; break-inside: avoid; }}
-figure svg {{ display: block; max-width: 1010px; height: auto; }}
+figure svg {{ display: block; max-width: 100%; height: auto; }}
 .pictures {{ display: flex; flex-wrap: wrap; gap: 0 1.5rem; }}
 .pictures figure {{ flex: 1 1 100%; }}
 .pictures figure.half {{ flex: 1 1 30rem; max-width: 44rem; }}
@@ -60,7 +60,7 @@ footer {{ margin-top: 2.5rem; border-top: 2px solid #d5d9e0; padding-top: 0.6rem
   .box {{ overflow: visible; }}
   table {{ font-size: 7.3pt; }}
   th, td {{ padding: 0.16rem 0.26rem; }}
-  figure svg {{ max-height: 150mm; max-width: 235mm; }}
+  figure svg {{ max-height: 150mm; max-width: 277mm; }}
   .pictures {{ gap: 0 6mm; flex-wrap: nowrap; }}
   .pictures:not(:has(.half)) {{ display: block; }}
   .pictures figure.half {{ flex: 1 1 50%; max-width: 133mm; }}

@@ -16,6 +16,8 @@ from drift_runs.report.grid import Grid, Picture, Row, Section, count, figure_ce
 from drift_runs.report.rows import by_arm, figure_fields, present
 from drift_runs.tracking.records import ArmRecord
 
+CELL_WIDTH_PX = 112
+"""Of a cell of the heat map: its count and state stand in it on one line."""
 RANGES_SHOWN = 3
 """Ranges of an arm that the printed table lists; the CSV has all."""
 
@@ -76,6 +78,7 @@ def _maps(content: Content, arms: Sequence[ArmRecord]) -> list[Picture]:
             says=f"{column.spec} p95 by kind of range and arm, {OUTLIER_LABELS[outliers]}. Greyed: 10 to 99 values "
             "beyond the quantile; dotted: withheld, fewer than 10.",
             chart=range_heatmap(table, title=f"{column.spec} p95, nats", domain=value_domain(everything)),
+            width_px=150 + CELL_WIDTH_PX * len(arms),
         )
         for outliers, table in tables.items()
     ]

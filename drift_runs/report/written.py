@@ -103,7 +103,9 @@ def _invalid(content: Content, arms: Sequence[ArmRecord]) -> Grid:
         for outliers in content.sets:
             found = [content.figure(name, column, outliers) for column in columns]
             explored = content.figure(name, EXPLORED, outliers)
-            cells = [words(name, role)] + ([words(outliers)] if several else [])
+            cells = [words(name, role) if outliers == content.sets[0] else words("")] + (
+                [words(outliers)] if several else []
+            )
             cells += [figure_cell(figure, column) for figure, column in zip(found, columns, strict=True)]
             cells.append(_explored(content, name, outliers, explored))
             rows.append(Row(cells=tuple(cells), arm=name, outliers=outliers))
@@ -139,7 +141,9 @@ def _outcomes(content: Content, arms: Sequence[ArmRecord]) -> Grid:
             found = [content.figure(name, column, outliers) for column in columns]
             figures += [figure for figure in found if figure is not None]
             explored = content.figure(name, EXPLORED, outliers)
-            cells = [words(name, role)] + ([words(outliers)] if several else [])
+            cells = [words(name, role) if outliers == content.sets[0] else words("")] + (
+                [words(outliers)] if several else []
+            )
             cells += [_counted(figure, column) for figure, column in zip(found, columns, strict=True)]
             roots = None if explored is None or explored.value is None else round(explored.value)
             rows.append(Row(cells=(*cells, count(roots)), arm=name, outliers=outliers))

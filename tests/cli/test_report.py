@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,23 @@ def test_an_unfinished_campaign_is_not_reported(tmp_path: Path, capsys) -> None:
     unfinished = build_store(tmp_path / "unfinished", finish=False, arms=("q8_0", "micro-batch"))
     assert main(["report", "--store", str(unfinished.folder)]) == 4
     assert "is not complete" in capsys.readouterr().err
+
+
+def test_a_decision_is_recorded_and_stands_in_the_report(tmp_path: Path, store: InventedStore, capsys) -> None:
+    shutil.copy(store.folder / "mlflow.db", tmp_path / "mlflow.db")  # the files of its runs stay where they are
+    where = ["--store", str(tmp_path)]
+    reason = "loses | ports"
+    arguments = ["decide", "q4_0", "needs-more", "--reason", reason, "--name", "R. Reader", *where]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == "q4_0 of invented is needs more (decision 1 about it)\n"
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["number"] == 2
+    assert main(["report", *where, "--markdown", "s.md", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decisions"] == {"q4_0": "needs more"}
+    assert "loses \\| ports" in Path("s.md").read_text(encoding="utf-8")
+
+
+def test_a_floor_is_not_to_decide_about(tmp_path: Path, store: InventedStore, capsys) -> None:
+    arguments = ["decide", "launch", "accepted", "--reason", "r", "--name", "n", "--store", str(store.folder)]
+    assert main(arguments) == 2
+    assert "no arm 'launch' to decide about" in capsys.readouterr().err
