@@ -18,8 +18,8 @@ from drift_runs.charts import palette
 from drift_runs.errors import ConfigError, DriftError
 
 HELP = (
-    "Show the results in a browser. The pages read the store and write nothing. They are served on this machine only,"
-    " unless --address says otherwise; Ctrl-C ends it."
+    "Show the results in a browser. The pages read the store, keep an index of its campaigns beside it, and write what"
+    " is decided on them. They are served on this machine only, unless --address says otherwise; Ctrl-C ends it."
 )
 EXAMPLE = """
 drift dashboard
@@ -29,6 +29,7 @@ drift dashboard --tracking-uri http://127.0.0.1:5000
 INTERRUPTED = "the dashboard was closed; the store is as it was"
 
 APP = "app.py"
+SERVER = "dashboard.serve"
 START_LIMIT_S = 60.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -95,7 +96,7 @@ def command_for(address: str, port: int) -> list[str]:
     }
     app = Path(package.origin).with_name(APP)
     flags = [text for name, value in options.items() for text in (f"--{name}", value)]
-    return [sys.executable, "-m", "streamlit", "run", str(app), *flags]
+    return [sys.executable, "-m", SERVER, "run", str(app), *flags]
 
 
 def environment_for(store: str | None, tracking_uri: str | None) -> Mapping[str, str]:
@@ -157,7 +158,7 @@ def wait_until_served(process: subprocess.Popen, url: str) -> None:
             with urlopen(f"{url}/_stcore/health", timeout=2):
                 return
         except OSError:
-            time.sleep(0.2)
+            time.sleep(0.05)
     raise DriftError(f"the dashboard did not answer within {START_LIMIT_S:.0f} s", where=url)
 
 
