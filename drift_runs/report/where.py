@@ -72,11 +72,13 @@ def _maps(content: Content, arms: Sequence[ArmRecord]) -> list[Picture]:
     everything = [row for table in tables.values() for row in table.to_pylist()]
     if not everything:
         return []
+    outside = [arm.arm for arm in arms if arm.role == "follow-up"]
+    last = f" Follow-ups, which are outside the protocol, stand last: {', '.join(outside)}." if outside else ""
     return [
         Picture(
             name=f"range-kinds-{outliers}",
             says=f"{column.spec} p95 by kind of range and arm, {OUTLIER_LABELS[outliers]}. Greyed: 10 to 99 values "
-            "beyond the quantile; dotted: withheld, fewer than 10.",
+            f"beyond the quantile; dotted: withheld, fewer than 10.{last}",
             chart=range_heatmap(table, title=f"{column.spec} p95, nats", domain=value_domain(everything)),
             width_px=150 + CELL_WIDTH_PX * len(arms),
         )
@@ -93,7 +95,7 @@ def kind_cells(content: Content, arms: Sequence[ArmRecord], column: Column, outl
             figure = found.get((arm.arm, kind))
             rows.append(
                 {
-                    "arm": arm.arm if arm.role == "candidate" else f"{arm.arm} (follow-up)",
+                    "arm": arm.arm,
                     "kind": kind,
                     "value": None if figure is None or is_withheld(figure) else figure.value,
                     "n": figure.n if figure else 0,
