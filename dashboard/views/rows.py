@@ -65,7 +65,7 @@ def _says(page: Page) -> str:
 def _why_none(page: Page) -> str:
     if not page.has_positions:
         return "No rows: the source gives no positions."
-    return "No rows were listed for this arm. A campaign of an older version has none: drift measure lists them."
+    return "No rows were listed for this arm. A campaign of an older version has none: drift measure --add lists them."
 
 
 def _why_empty(there: bool) -> str:

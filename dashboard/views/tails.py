@@ -82,6 +82,8 @@ def _lines(page: Page, arms: Compared, floors: list[ArmRecord]) -> None:
     st.subheader("How much lies at or above", anchor=False)
     columns = {column.statistic: column for column in _columns(page)}
     said = tail_words(page, arms.drawn, tuple(columns[name] for name in ("p99.9", "p99", "p95")), page.sets[0])
+    if said and len(page.sets) > 1:
+        said.append(f"This is {OUTLIER_LABELS[page.sets[0]]}.")
     st.html(tag("p", " ".join(said) or "No quantile of the tail is known: too few positions.", cls="dr-say"))
     found = {outliers: read_tails(page, [*arms.drawn, *floors], outliers) for outliers in page.sets}
     missing = found[page.sets[0]].without
