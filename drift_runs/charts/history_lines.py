@@ -32,10 +32,12 @@ def history_lines(
     axis_title: str,
     number_format: str,
     colours: Mapping[str, str],
+    no_drift: float = 0.0,
 ) -> alt.LayerChart:
     """Lines over the order of campaigns, which are rarely taken at even times; the axis says when each was.
 
-    The band is the largest floor value of each campaign, from 0. ``marks``: orders of the campaigns before which
+    The band reaches from ``no_drift``, the figure's value without any, to the floor that lies farthest from it in each
+    campaign. ``marks``: orders of the campaigns before which
     something around the figures changed, a dashed line each. ``colours``: arm -> its colour; others are neutral.
     """
     import altair as alt
@@ -56,7 +58,7 @@ def history_lines(
     def x(field: str) -> alt.X:
         return alt.X(f"{field}:Q", scale=x_scale, axis=x_axis)
 
-    y_scale = alt.Scale(domain=_domain(rows), nice=True)
+    y_scale = alt.Scale(domain=_domain(rows, no_drift), nice=True)
     y_axis = alt.Axis(title=axis_title, format=number_format, tickCount=6)
 
     def y(field: str) -> alt.Y:
@@ -87,11 +89,15 @@ def history_lines(
     known = [row for row in rows if row["value"] is not None]
     base = alt.Chart(alt.Data(values=known))
     layers: list[Any] = []
-    if floors := _floors(rows):
+    if floors := _floors(rows, no_drift):
         band = alt.Chart(alt.Data(values=floors))
         layers.append(
             band.mark_rect(color=palette.FLOOR, opacity=0.25).encode(
-                x=x("from"), x2="to:Q", y=y("low"), y2="high:Q", tooltip=[alt.Tooltip("high:Q", title="largest floor")]
+                x=x("from"),
+                x2="to:Q",
+                y=y("low"),
+                y2="high:Q",
+                tooltip=[alt.Tooltip("floor:Q", title="largest floor", format=number_format)],
             )
         )
     if marks:
@@ -130,21 +136,30 @@ def _row(row: dict[str, Any], arms: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _floors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The largest floor of each campaign as a box from 0 around its place."""
-    largest: dict[int, float] = {}
+def _floors(rows: list[dict[str, Any]], no_drift: float) -> list[dict[str, Any]]:
+    """The farthest floor of each campaign as a box from ``no_drift`` around its place."""
+    farthest: dict[int, float] = {}
     for row in rows:
         value = row["value"] if row["role"] == "floor" else row["floor_value"]
         if value is not None:
-            largest[row["order"]] = max(value, largest.get(row["order"], value))
+            values = (value, farthest.get(row["order"], value))
+            farthest[row["order"]] = max(values, key=lambda found: abs(found - no_drift))
     return [
-        {"from": order - 0.5, "to": order + 0.5, "low": min(0.0, value), "high": max(0.0, value)}
-        for order, value in sorted(largest.items())
+        {
+            "from": order - 0.5,
+            "to": order + 0.5,
+            "low": min(no_drift, value),
+            "high": max(no_drift, value),
+            "floor": value,
+        }
+        for order, value in sorted(farthest.items())
     ]
 
 
-def _domain(rows: list[dict[str, Any]]) -> list[float]:
-    """From zero, or below it where a value is."""
+def _domain(rows: list[dict[str, Any]], no_drift: float) -> list[float]:
+    """Where nothing drifts is always on the axis."""
     numbers = [row[name] for row in rows for name in ("value", "low", "high", "floor_value") if row[name] is not None]
-    low, high = min((0.0, *numbers)), max((0.0, *numbers))
+    low, high = min((no_drift, *numbers)), max((no_drift, *numbers))
+    if no_drift:
+        low = min(low, 0.0)
     return [low, high] if high > low else [0.0, 1.0]

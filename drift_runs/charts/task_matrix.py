@@ -57,7 +57,7 @@ def task_matrix(table: pa.Table, *, drift_title: str) -> alt.LayerChart:
             color=alt.Color("ink:N", scale=None),
         ),
     ]
-    height = 90 + ROW_HEIGHT_PX * max(len(tasks), 1)
+    height = 190 + ROW_HEIGHT_PX * max(len(tasks), 1)
     return alt.layer(*layers).resolve_scale(color="independent").properties(height=height, width="container")
 
 

@@ -32,6 +32,15 @@ def test_the_band_is_the_largest_floor_of_each_campaign() -> None:
     ]
 
 
+def test_the_band_of_a_share_that_is_alike_hangs_from_one() -> None:
+    table = pa.Table.from_pylist([{**row(1, "q8_0", 0.7), "floor_value": 0.95}, row(1, "launch", 0.9, role="floor")])
+    chart = history_lines(table, (), axis_title="", number_format=".2f", colours={}, no_drift=1.0)
+    (band,) = named(chart.to_dict()["layer"], "rect")
+    (box,) = band["data"]["values"]
+    # The row of the floor says 0.01 of its own floor, as every row of these tests does: only its value counts.
+    assert (box["low"], box["high"]) == (0.9, 1.0)
+
+
 def test_what_changed_is_a_line_before_its_campaign() -> None:
     found = named(layers([row(1, "q8_0", 0.02), row(2, "q8_0", 0.02)], marks=(2,)), "rule")
     assert [item["at"] for item in found[0]["data"]["values"]] == [1.5]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -170,9 +171,9 @@ def protocol_content() -> dict:
     }
 
 
-def comparison(protocol: Protocol, name: str) -> pa.Table:
+def comparison(protocol: Protocol, name: str, factor: float = 1.0) -> pa.Table:
     """Every position of an invented arm against the reference (schema ``COMPARISON``)."""
-    arm = ARMS[name]
+    arm = replace(ARMS[name], median_kl_nats=ARMS[name].median_kl_nats * factor)
     tables = []
     for window in protocol.windows:
         seed = int.from_bytes(hashlib.sha256(f"{name}/{window.name}".encode()).digest()[:8], "little")
@@ -324,10 +325,15 @@ def build_store(
     arms: Sequence[str] = tuple(ARMS),
     known: Sequence[str] = (),
     answers: Literal["judged", "older", "none"] = "judged",
+    engine: str = "llama_cpp (build 7)",
+    key: str = "",
+    drift: Mapping[str, float] = MappingProxyType({}),
 ) -> InventedStore:
     """Write the invented campaign with the real tracker; ``finish=False`` leaves it incomplete.
 
     ``known``: the only fields of the comparability key that are stored, as an older version might have done.
+    ``engine``, ``key``: another campaign of the same protocol in the same store; ``drift``: by what the invented
+    divergence of an arm is multiplied.
     ``answers``: ``none`` for a protocol that expects none, ``older`` for a store in which they were not judged.
     """
     from drift_runs.tracking.mlflow_store import Tracker
@@ -353,7 +359,7 @@ def build_store(
         outliers=tuple((item.window, item.reason) for item in protocol.outliers),
         reference="f16",
         reference_capture_id="00" * 8,
-        campaign_key=f"key-{finish}-{draft}",
+        campaign_key=f"key-{finish}-{draft}-{key}",
         tool_version="test",
     )
     text = canonical_json(content).decode()
@@ -362,12 +368,14 @@ def build_store(
     figures = {}
     for name in (name for name in ARMS if name in arms):
         arm = ARMS[name]
-        table = comparison(protocol, name)
+        table = comparison(protocol, name, drift.get(name, 1.0))
         result = results.measure(table, arm=name, kind=arm.role, against=arm.against, of=arm.of)
         figures[name] = result.figures
         if answers == "older":
             figures[name] = result.figures.filter(pa.compute.not_equal(result.figures["spec"], "answer.exact"))
-        run_id = tracker.start_comparison(campaign, _facts(ComparisonFacts, protocol, digest, name, arm, known)).run_id
+        run_id = tracker.start_comparison(
+            campaign, _facts(ComparisonFacts, protocol, digest, name, arm, known, engine)
+        ).run_id
         judged = result.answers if answers == "judged" else None
         paths = {}
         for window in WINDOWS:
@@ -400,7 +408,9 @@ def shared_store(factory: pytest.TempPathFactory) -> InventedStore:
 _SHARED: dict[str, InventedStore] = {}
 
 
-def _facts(kind: type, protocol: Protocol, digest: str, name: str, arm: Invented, known: Sequence[str]) -> object:
+def _facts(
+    kind: type, protocol: Protocol, digest: str, name: str, arm: Invented, known: Sequence[str], engine: str
+) -> object:
     capture = "00" * 8 if not arm.against else "11" * 8
     key = key_of(protocol, protocol_sha256=digest, reference_capture_id=capture).as_tags()
     return kind(
@@ -413,7 +423,7 @@ def _facts(kind: type, protocol: Protocol, digest: str, name: str, arm: Invented
         weights_observed=f"{arm.weights}, norms f32",
         kv=arm.kv,
         hardware="cpu",
-        engine="llama_cpp (build 7)",
+        engine=engine,
         settings=arm.settings,
         capture_id=hashlib.sha256(name.encode()).hexdigest()[:16],
         weight_bytes=100_000_000,
