@@ -23,8 +23,6 @@ from drift_runs.tracking.records import ArmRecord, CampaignRecord
 
 DECISIONS = ("accepted", "rejected", "needs more")
 DECISION_PREFIX = "drift.decision."
-TOUCHED_TAG = "drift.touched_ms"
-"""Of a campaign: when something beside its figures was last written, so that a summary knows that it is old."""
 ROLES = ("candidate", "follow-up")
 """Arms that can be decided about: a floor is the measuring itself."""
 MAX_REASON_CHARACTERS = 2000
@@ -110,7 +108,8 @@ def decide(
         client.set_tag(record.run_id, tag, written[tag])
         if client.get_run(record.run_id).data.tags.get(tag) != written[tag]:
             raise StoreError("the decision was not kept", where=f"run {record.run_id}", todo="try it again")
-        client.set_tag(campaign.run_id, TOUCHED_TAG, str(int(time.time() * 1000)))
+        # So that an index of campaigns knows that it is old.
+        client.set_tag(campaign.run_id, tags.TOUCHED_TAG, tags.day_of(int(time.time() * 1000)))
     return entry
 
 

@@ -8,11 +8,10 @@ import pytest
 from tracking_tables import campaign_facts, comparison_facts
 
 from drift_runs.errors import ConfigError
-from drift_runs.tracking import mlflow_store, uris
+from drift_runs.tracking import mlflow_store, tags, uris
 from drift_runs.tracking.decisions import (
     MAX_NAME_CHARACTERS,
     MAX_REASON_CHARACTERS,
-    TOUCHED_TAG,
     all_decisions,
     decide,
     is_view,
@@ -56,7 +55,7 @@ def test_the_latest_decision_counts_and_the_others_stay(uri: str, campaign: Camp
     assert first.time_ms <= second.time_ms
     assert all_decisions(uri, [campaign])[campaign.run_id] == history
     run = mlflow_store.connect(uri, create=False).get_run(campaign.run_id)
-    assert int(run.data.tags[TOUCHED_TAG]) >= second.time_ms
+    assert run.data.tags[tags.TOUCHED_TAG] >= tags.day_of(second.time_ms)
 
 
 def test_two_people_at_once_both_stay(uri: str, campaign: CampaignRecord) -> None:
