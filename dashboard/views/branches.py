@@ -86,6 +86,11 @@ def _outcomes(page: Page, branched: Branched, arms: Sequence[Followed]) -> None:
     if found.absent:
         words = f"Without this pair: {', '.join(found.absent)}. {_why_absent(branched)}"
         st.html(tag("p", words, cls="dr-key", data_absent=" ".join(found.absent)))
+    if lone := _without_root(branched, arms):
+        words = (
+            f"Without a root: {', '.join(lone)}. The grammar allows the text before none of them, or it did not run."
+        )
+        st.html(tag("p", words, cls="dr-key"))
     name = f"{page.campaign.protocol_name}-outcomes-{branched.pair}-{page.view.outliers}"
     words = "Stacked bars of outcomes by arm, the null marked with a circle; the table below has the same counts."
     shown_chart(outcomes_by_arm(found.chart_rows()), name=name, alt=words, key="outcomes")
@@ -106,6 +111,13 @@ def _outcomes(page: Page, branched: Branched, arms: Sequence[Followed]) -> None:
                 cls="dr-say",
             )
         )
+
+
+def _without_root(branched: Branched, arms: Sequence[Followed]) -> list[str]:
+    """Constrained decodes that the protocol declares for these arms and that followed nothing."""
+    shown = {one.name for one in arms}
+    declared = branched.page.protocol.constrained
+    return [decode.name for decode in declared if decode.arm in shown and decode.name not in branched.names]
 
 
 def _why_absent(branched: Branched) -> str:
