@@ -16,6 +16,9 @@ LONGEST = 600
 """Characters of one value that are shown."""
 
 Path = tuple[str | int, ...]
+_NAME = "min-width:8rem"
+_TEXT = "min-width:11rem"
+"""So that on a narrow screen a name is not broken letter by letter, and both sides stand beside each other."""
 
 
 def calls_table(calls: Sequence[Mapping[str, Any]], *, reference: str, candidate: str) -> Html:
@@ -47,9 +50,12 @@ def _pair(number: int, pair: Mapping[str, Any]) -> Iterator[Html]:
     }
     yield tag(
         "tr",
-        tag("th", f"{number}", scope="rowgroup", rowspan=1 + len(rows)),
+        tag("th", f"{number}", scope="rowgroup", rowspan=1 + len(rows), style="min-width:2rem"),
         tag("td", "tool", cls="dr-small"),
-        [tag("td", _marked(name, differ, kind), cls="dr-text") for name, kind in zip(names, _KINDS, strict=True)],
+        [
+            tag("td", _marked(name, differ, kind), cls="dr-text", style=_TEXT)
+            for name, kind in zip(names, _KINDS, strict=True)
+        ],
         tag("td", marks[state]),
         **attributes,
     )
@@ -69,10 +75,10 @@ def _rows(pair: Mapping[str, Any], sides: Sequence[Mapping[str, Any] | None]) ->
     both = all(side is not None for side in sides)
     for path in paths[:MOST_ROWS]:
         marked = both and any(path[: len(one)] == one or one[: len(path)] == path for one in differing)
-        cells = [tag("td", _place(path), cls="dr-token dr-small")]
+        cells = [tag("td", _place(path), cls="dr-token dr-small", style=_NAME)]
         for found, kind in zip(leaves, _KINDS, strict=True):
             words = _value(found[path]) if path in found else ("" if both and not marked else "none")
-            cells.append(tag("td", _marked(words, marked, kind), cls="dr-text"))
+            cells.append(tag("td", _marked(words, marked, kind), cls="dr-text", style=_TEXT))
         cells.append(tag("td", chip("differs", "above") if marked else None))
         yield _place(path), cells
     if len(paths) > MOST_ROWS:
