@@ -163,7 +163,7 @@ def _sentence(history: History, unit: str) -> list[object]:
     parts: list[object] = ["Between the last two campaigns "]
     if now:
         for at, step in enumerate(now):
-            by = write_number(abs(step.change.difference or 0.0), unit, digits=2)
+            by = write_number(abs(step.change.difference or 0.0), unit, digits=2).replace(" %", " percentage points")
             side = "up" if (step.change.difference or 0.0) > 0 else "down"
             parts += [", " if at else "", tag("b", step.arm), f" went {side} by {by}"]
         parts.append(f", above the floor; of {len(here):,} arms {len(now):,} moved so. ")

@@ -1,0 +1,78 @@
+"""Rollouts, tasks and history in a real Chromium, on a real campaign of the tiny model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dashboard.screenshot import chromium_path, served, settled
+from drift_runs.tracking import reader
+from tests.browser.test_dashboard import query, wait_for_address
+from tests.campaigns import Campaign
+from tests.test_campaign_generation import prepared
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory, tiny_arms: Path) -> Campaign:
+    if chromium_path() is None:
+        pytest.skip("no Chromium: install it, or name it in DRIFT_CHROMIUM")
+    made = prepared(tmp_path_factory.mktemp("browser-rollouts"), tiny_arms)
+    made.run()
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(campaign: Campaign, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(campaign.root, log=tmp_path_factory.mktemp("server") / "log.txt") as url:
+        yield url
+
+
+def test_the_prompts_side_by_side_follow_the_choice_and_the_address_reopens_them(
+    open_page, address: str, campaign: Campaign
+) -> None:
+    page: Page = open_page("rollouts?v=1&arm=q4_0&prompt=three")
+    row = page.locator('table[aria-label="Both rollouts"] tbody tr')
+    assert row.get_attribute("data-prompt") == "three"
+    (record,) = campaign.records()
+    tokens = next(
+        found["tokens"]
+        for found in reader.load_rollouts(campaign.uri, record.run_id).to_pylist()
+        if found["prompt"] == "three"
+    )
+    shown = row.locator("td").first.inner_text()
+    assert all(token in shown for token in tokens if token.isalpha())
+    # The text is reached by keyboard alone.
+    row.locator("td").first.focus()
+    assert page.evaluate("document.activeElement.dataset.side") == "f16"
+    page.get_by_role("combobox", name="Prompt (3", exact=False).click()
+    page.get_by_role("option", name="one", exact=False).click()
+    page.wait_for_selector('table[aria-label="Both rollouts"] tr[data-prompt="one"]')
+    wait_for_address(page, "prompt", "one")
+    fresh = open_page(page.url)
+    assert fresh.locator('table[aria-label="Both rollouts"] tr[data-prompt="one"]').count() == 1
+    assert query(fresh) == query(page)
+
+
+def test_every_chart_is_drawn_and_nothing_is_wider_than_the_page(open_page) -> None:
+    for width in (1440, 1024):
+        page: Page = open_page("rollouts", width=width)
+        # Readings, first differences, sampled, tasks by arms.
+        assert page.locator("[data-testid=stVegaLiteChart]").count() == 4
+        over = page.evaluate(
+            "(() => { const main = document.querySelector('[data-testid=stMain]');"
+            " return main.scrollWidth - main.clientWidth; })()"
+        )
+        assert over <= 0, width
+
+
+def test_a_history_of_one_campaign_says_so(open_page) -> None:
+    page: Page = open_page("history")
+    settled(page)
+    assert page.get_by_text("campaigns of", exact=False).first.is_visible()
