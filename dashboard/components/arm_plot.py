@@ -118,7 +118,7 @@ def _sentence(page: Page, column: Column, groups: list[Group], rows: list[dict[s
     """From the smallest to the largest, how many stand above the floor, and each group's own span."""
     outliers = page.sets[0]
     here = [row for row in rows if row["outliers"] == outliers]
-    known = {row["arm"]: row["value"] for row in here if row["value"] is not None}
+    known = {row["arm"]: row for row in here if row["value"] is not None}
     if not known:
         reasons = "; ".join(sorted({row["reason"] for row in here if row["reason"]}))
         return [f"No arm has {column_words(column)} over these positions", f": {reasons}." if reasons else "."]
@@ -142,17 +142,20 @@ def _sentence(page: Page, column: Column, groups: list[Group], rows: list[dict[s
     return parts
 
 
-def _span(column: Column, known: dict[str, float]) -> str:
-    def said(arm: str) -> str:
-        return f"{write_number(known[arm], column.unit)} ({arm})"
+def _span(column: Column, known: dict[str, dict[str, Any]]) -> str:
+    """From the smallest to the largest, each rounded as a table rounds it."""
+    values = {arm: row["value"] for arm, row in known.items()}
 
-    least, most = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
-    if len(known) == 1:
-        return f"{said(least)}."
-    if known[least] == known[most]:
-        return f"{write_number(known[least], column.unit)} for each of {len(known)} arms."
-    ratio = known[most] / known[least] if known[least] > 0 else 0.0
+    def number(arm: str) -> str:
+        return write_number(values[arm], column.unit, low=known[arm]["low"], high=known[arm]["high"])
+
+    least, most = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
+    if len(values) == 1:
+        return f"{number(least)} ({least})."
+    if values[least] == values[most]:
+        return f"{number(least)} for each of {len(values)} arms."
+    ratio = values[most] / values[least] if values[least] > 0 else 0.0
     # Two digits: a ratio is no better known than its smaller part.
     times = f", {float(f'{ratio:.2g}'):,.4g} times as much" if 1.05 <= ratio < 1000 else ""
     times = f", {float(f'{ratio:.2g}'):,.0f} times as much" if ratio >= 1000 else times
-    return f"From {said(least)} to {said(most)}{times}."
+    return f"From {number(least)} ({least}) to {number(most)} ({most}){times}."

@@ -108,7 +108,7 @@ def _sentence(page: Page, rows: list[dict[str, object]], left_out: list[str]) ->
         if reference:
             smallest = by_name[front[0]]
             share = int(smallest["bytes"]) / reference
-            value = write_number(float(smallest["value"]), "nats")
+            value = write_number(float(smallest["value"]), "nats", low=smallest["low"], high=smallest["high"])
             parts.append(
                 f" {front[0]} has {share:.0%} of the reference's {size_words(reference)} and drifts {value} nats."
             )

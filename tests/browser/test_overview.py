@@ -70,7 +70,7 @@ def test_a_plot_is_chosen_and_its_address_opens_it_again(open_page: OpenPage, st
         if ARMS[arm].role in ("candidate", "follow-up") and not ARMS[arm].against
     }
     most = max(values, key=values.__getitem__)
-    assert f"{write_number(values[most], 'share')} ({most})" in said
+    assert f"to {stored(store, most, 'flip', 'rate', 'share')} ({most})" in said
     fresh = open_page(page.url)
     assert fresh.locator("[data-say=plot]").inner_text() == said
     assert fresh.locator("[data-testid=stVegaLiteChart]").count() == 2
@@ -112,7 +112,7 @@ def test_arms_are_chosen_and_compared_and_the_address_keeps_them(open_page: Open
     assert "served stands apart" in page.locator("[data-say=verdict]").inner_text()
     assert HOSTILE_TITLE in table.locator('th[data-arm="q4_0"]').inner_text() and page.title() != "owned"
 
-    page.get_by_role("button", name="served").get_by_role("presentation").last.click()
+    page.get_by_role("combobox", name="Arms side by side").press("Backspace")  # takes the last one away
     page.wait_for_function("!new URLSearchParams(location.search).getAll('arms').includes('served')")
     settled(page)
     assert page.locator('table[aria-label="Shown apart"]').count() == 0
