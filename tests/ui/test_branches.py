@@ -260,7 +260,9 @@ def test_another_pair_has_its_own_counts_and_arms_without_it_are_named(
 ) -> None:
     app = open_app(followed.folder, VIEW, v="1", arm="q8_0", pair="token")
     assert arms(app, "Outcomes") == ["q4_0"] and figure_text(app, "Outcomes", "q4_0", "recovers") == "24"
-    assert "Without this pair: q8_0." in markup(app) and "q8_0 has no futures of this pair" in markup(app)
+    assert f"Without this pair: q8_0, {CONSTRAINED}." in markup(app) and "q8_0 has no futures of this pair" in markup(
+        app
+    )
     assert "Bounded below its protocol: </b>a horizon of 16 tokens" in markup(app)
 
 
