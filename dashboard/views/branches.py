@@ -141,7 +141,7 @@ def _roots(page: Page, branched: Branched, arms: Sequence[Followed]) -> None:
     names = {one.name: one for one in arms}
     shown = page.view.arm if page.view.arm in names else next(iter(names))
     one = names[shown]
-    st.selectbox("Arm", list(names), format_func=lambda name: _arm_label(names[name]), width=300, **_arm(shown))
+    st.selectbox("Arm", list(names), format_func=lambda name: _arm_label(names[name]), width=420, **_arm(shown))
     every = branched.roots(one)
     texts = branched.texts()
     if not every:
