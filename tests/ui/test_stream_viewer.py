@@ -15,6 +15,9 @@ from dashboard.components.stream_viewer import History, Side, payload
 from dashboard.components.stream_viewer.payload import STEPS
 from dashboard.components.stream_viewer.pieces import BREAK, BYTES, SIGN, TEXT, pieces, plain
 from drift_runs.generate.future import Future
+from drift_runs.tracking import reader
+from tests.campaigns import Campaign
+from tests.ui.conftest import OpenApp
 
 DICTIONARY = [b"", *(bytes([code]) for code in range(1, 200))]
 
@@ -114,3 +117,24 @@ def test_a_side_without_tokens_shows_its_text_and_all_of_it_is_json() -> None:
     assert found["sides"][1]["text"][1] == [SIGN, "\\u202e"] and found["sides"][1]["count"] is None
     assert found["history"]["tokens"] == [[(SIGN, "\\{999}")]]
     json.dumps(found, allow_nan=False).encode()
+
+
+def test_the_page_hands_over_the_stored_tokens_and_alternatives(generated_store: Campaign, open_app: OpenApp) -> None:
+    (record,) = generated_store.records()
+    run_id = next(arm.run_id for arm in record.arms if arm.arm == "q4_0")
+    root = reader.load_roots(generated_store.uri, run_id).to_pylist()[0]
+    place = (root["window"], root["position"])
+    app = open_app(generated_store.root, "views/branches.py", v="1", arm="q4_0", root="/".join(map(str, place)))
+    (viewer,) = app.get("bidi_component")
+    found = json.loads(viewer.proto.json)
+    for at, (run, first) in enumerate(((record.run_id, "reference_top"), (run_id, "candidate_top"))):
+        rows = reader.load_futures(generated_store.uri, run).to_pylist()
+        (stored,) = [row for row in rows if (row["window"], row["position"], row["first"]) == (*place, root[first])]
+        every = [*found["sides"][at]["tokens"], *found["joined"], *found["sides"][at]["rest"]]
+        shown = [dict(token["sides"])[at] for token in every]
+        assert [token["id"] for token in shown] == stored["tokens"]
+        assert [token["nats"] for token in shown] == stored["logprobs"]
+        assert [[one["id"] for one in token["alternatives"]] for token in shown] == stored["top_ids"]
+    streams = reader.load_streams(generated_store.uri, record.run_id).to_pylist()
+    (tokens,) = [row["tokens"] for row in streams if row["window"] == place[0]]
+    assert len(found["history"]["tokens"]) == len(tokens[: place[1]][-200:]) and not found["history"]["missing"]
