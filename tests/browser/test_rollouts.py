@@ -64,7 +64,8 @@ def test_every_chart_is_drawn_and_nothing_is_wider_than_the_page(open_page) -> N
     for width in (1440, 1024):
         page: Page = open_page("rollouts", width=width)
         # Readings, first differences, sampled, tasks by arms.
-        assert page.locator("[data-testid=stVegaLiteChart]").count() == 4
+        page.wait_for_function("document.querySelectorAll('[data-testid=stVegaLiteChart]').length === 4")
+        settled(page)
         over = page.evaluate(
             "(() => { const main = document.querySelector('[data-testid=stMain]');"
             " return main.scrollWidth - main.clientWidth; })()"
