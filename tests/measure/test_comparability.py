@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drift_runs.errors import NotComparable
-from drift_runs.measure.comparability import ComparabilityKey, compare_keys, key_from_tags, key_of, ranked_groups
+from drift_runs.measure.comparability import (
+    ComparabilityKey,
+    compare_keys,
+    described,
+    key_from_tags,
+    key_of,
+    ranked_groups,
+)
 from drift_runs.measure.specs import headline_spec
 
 KEY = ComparabilityKey(
@@ -188,3 +195,12 @@ def test_every_arm_is_in_one_group_and_groups_agree(specs: list[str | None]):
         assert all(compare_keys(keys[group.arms[0]], keys[arm]).equal for arm in group.arms[1:])
     for group in groups[1:]:
         assert set(group.reasons) == set(group.arms) and all(group.reasons.values())
+
+
+def test_a_key_is_described_by_noun_and_what_is_not_known_is_said() -> None:
+    tags = {"protocol_sha256": "ab" * 32, "outlier_set": "w2,w1", "undeclared": '{"threads": 4}', "template": ""}
+    words = described(key_from_tags(tags))
+    assert len(words) == len(fields(ComparabilityKey))
+    assert words["protocol"] == "ab" * 6 and words["outlier windows"] == "w2, w1"
+    assert words["undeclared engine settings"] == "threads 4" and words["template and first token"] == "not stated"
+    assert words["definition of the figure"] == "not known"
