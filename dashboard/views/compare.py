@@ -77,7 +77,10 @@ def _why_none(page: Page) -> str:
         return f"A pair needs two arms that were compared with {page.campaign.reference}."
     if not page.has_positions:
         return "No pairs: the source gives neither positions nor means by context, so nothing can be paired."
-    return "No pairs were computed. A campaign of an older version has none: drift run on the same store computes them from its rows."
+    return (
+        "No pairs were computed. A campaign of an older version has none: drift run on the same store computes them "
+        "from its rows."
+    )
 
 
 def _settings(page: Page, choice: Choice) -> None:
