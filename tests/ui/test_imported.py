@@ -98,6 +98,18 @@ def test_definitions_that_the_rows_do_not_allow_say_why(open_app: OpenApp, impor
     assert all("it needs all of the dictionary" in text for text in texts.values())
 
 
+def test_the_page_of_rollouts_has_the_readings_of_imported_ones_and_says_that_texts_are_not_kept(
+    open_app: OpenApp, imported: Imported
+) -> None:
+    app = open_campaign(open_app, imported, "rollouts", "rollouts")
+    row = imported.figure("rollouts", "b", "rollout.prefix", "share")
+    text = figure_text(app, "Rollouts", "b", "prefix")
+    assert text.startswith(write_number(row["value"], "share", low=row["low"], high=row["high"]))
+    said = markup(app)
+    assert "an import keeps the figures of continuations and not what was written" in said
+    assert "No tasks: the imported files hold none." in said
+
+
 def test_rollouts_lead_where_there_is_no_divergence(open_app: OpenApp, imported: Imported) -> None:
     app = open_campaign(open_app, imported, "rollouts", sort="mean")
     for key, spec in (("exact", "rollout.exact"), ("prefix", "rollout.prefix"), ("agree", "rollout.agree")):
