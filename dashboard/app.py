@@ -39,7 +39,8 @@ page = st.navigation(
             st.Page("views/protocol.py", title="Protocol", icon=":material/lock:"),
             st.Page("views/published.py", title="Published", icon=":material/public:"),
         ],
-    }
+    },
+    expanded=True,
 )
 try:
     page.run()

@@ -122,7 +122,7 @@ def test_the_view_goes_along_through_the_navigation(open_page: OpenPage) -> None
 def test_the_new_pages_show_what_is_stored_and_keep_their_choices_in_the_address(
     open_page: OpenPage, store: InventedStore
 ) -> None:
-    page = open_page("measures?v=1&arm=q4_0")
+    page = open_page("measures?v=1&arm=q4_0&arms=q8_0&arms=q4_0")
     row = store.figure("q4_0", "dnll", "mean", "with")
     cell = page.locator('tr[data-spec="dnll"][data-statistic="mean"] .dr-value')
     assert cell.inner_text() == write_number(row["value"], "nats", low=row["low"], high=row["high"])
@@ -140,7 +140,7 @@ def test_the_new_pages_show_what_is_stored_and_keep_their_choices_in_the_address
     assert page.locator(".dr-text img, .dr-text script, .dr-text a").count() == 0
     assert "<img src=x onerror=alert(1)>" in page.locator('table[aria-label="Rows"]').inner_text()
 
-    page.get_by_role("link", name="Pairs").click()
+    page.get_by_role("link", name="Compare").click()
     page.wait_for_selector('table[aria-label="Pairs"]')
     settled(page)
     assert (
