@@ -12,6 +12,7 @@ import streamlit as st
 from dashboard import data
 from dashboard.components.answer_table import AnswerTable
 from dashboard.components.arm_rows import chart_rows
+from dashboard.components.export import shown_chart
 from dashboard.components.markup import Html, tag
 from dashboard.figures import ANSWERS, FLIP, STRONG, Column, is_withheld, write_counted, write_value
 from drift_runs.charts.exact_answers import exact_answers
@@ -50,7 +51,8 @@ def answer_charts(page: Page, answers: AnswerTable, arms: Sequence[ArmRecord]) -
             if found is not None and found.value is not None:
                 references[outliers] = found.value
         chart = exact_answers(chart_rows(page, ANSWERS, list(arms)), references=references)
-        st.altair_chart(chart, alt="exact answers by arm")
+        name = f"{page.campaign.protocol_name}-exact-answers"
+        shown_chart(chart, name=name, alt="exact answers by arm", key="exact-answers")
         key = "Points with their intervals. The solid line is the reference, the dashed one the floor."
         st.html(tag("p", key, cls="dr-key"))
     with right:
@@ -70,7 +72,12 @@ def _slopes(page: Page, arms: Sequence[ArmRecord]) -> None:
             st.html(tag("p", OUTLIER_LABELS[outliers], cls="dr-key"))
         if rows.num_rows:
             better = {WORDS[column.key]: "large" if column == ANSWERS else "small" for column in compared(page)}
-            st.altair_chart(rank_slope(rows, better=better), alt=f"ranks of arms, {OUTLIER_LABELS[outliers]}")
+            shown_chart(
+                rank_slope(rows, better=better),
+                name=f"{page.campaign.protocol_name}-ranks-{outliers}",
+                alt=f"ranks of arms, {OUTLIER_LABELS[outliers]}",
+                key=f"ranks-{outliers}",
+            )
         if without:
             st.html(tag("p", f"No arm has a value of {', '.join(without)}, so it is not drawn.", cls="dr-key"))
     st.html(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import streamlit as st
 
+from dashboard.components.export import shown_chart
 from dashboard.components.markup import tag
 from dashboard.components.measure_lists import VOLATILE
 from dashboard.components.measures import measure_table
@@ -120,7 +121,7 @@ def _curve(page: Page, grid: ScopeGrid, kind: str, first: str) -> None:
         axis_title=f"{column.spec} mean, nats",
         bucket_title=first,
     )
-    st.altair_chart(chart, alt=f"{column.spec} mean by {first}")
+    shown_chart(chart, name=f"{page.view.arm}-by-{kind}", alt=f"{column.spec} mean by {first}", key=f"by-{kind}")
     st.html(
         tag(
             "p",

@@ -8,6 +8,7 @@ import pyarrow as pa
 import streamlit as st
 
 from dashboard.components.cells import figure_cell, table
+from dashboard.components.export import shown_chart
 from dashboard.components.markup import Html, tag
 from dashboard.components.measures import LOWER, Measure, measure_table
 from dashboard.components.shown import Shown, shown_csv
@@ -157,6 +158,9 @@ def _dots(page: Page, shown: Shown) -> None:
             cls="dr-key",
         )
     )
-    st.altair_chart(
-        divergence_dots(pa.Table.from_pylist(rows, schema=_DOTS_SCHEMA)), alt="mean of every definition by arm"
+    shown_chart(
+        divergence_dots(pa.Table.from_pylist(rows, schema=_DOTS_SCHEMA)),
+        name=f"{page.campaign.protocol_name}-definitions",
+        alt="mean of every definition by arm",
+        key="definitions",
     )

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.components.arm_order import ordered
 from dashboard.components.arm_table import figure_fields
 from dashboard.components.cells import figure_cell, header_cell, named_share, table
-from dashboard.components.export import csv_button
+from dashboard.components.export import csv_button, shown_chart
 from dashboard.components.markup import Html, tag
 from dashboard.components.metric import metric_control, metric_label
 from dashboard.components.range_text import range_text
@@ -79,9 +79,11 @@ def _heat_maps(page: Page, arms: list[ArmRecord]) -> None:
         differing = _kinds_with_outliers(page, column) if outliers == "with" else []
         marks = [chip("incl. outlier", "outlier"), f" in {', '.join(differing)}"] if differing else []
         st.html(tag("p", tag("b", OUTLIER_LABELS[outliers]), " ", marks, cls="dr-key"))
-        st.altair_chart(
+        shown_chart(
             range_heatmap(table_, title=f"{metric_label(page)}, {unit}", log=column.unit == "nats", domain=domain),
+            name=f"{page.campaign.protocol_name}-range-kinds-{outliers}",
             alt=f"{metric_label(page)} by range kind and arm, {OUTLIER_LABELS[outliers]}",
+            key=f"range-kinds-{outliers}",
         )
     st.html(
         tag(
