@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,17 +117,19 @@ def take(
     store: Path,
     out: Path,
     *,
+    pages: Sequence[str] = tuple(PAGES),
     query: str = "",
     width: int = 1440,
     height: int = 6000,
+    heading: str = "",
     schemes: tuple[str, ...] = ("light",),
 ) -> list[Path]:
-    """Write a picture of every page in every colour scheme, at most ``height`` pixels high; returns the files."""
+    """Write a picture of each page in every colour scheme, at most ``height`` pixels high; returns the files."""
     out.mkdir(parents=True, exist_ok=True)
     files = []
     with served(store) as url, chromium() as browser:
         for scheme in schemes:
-            for name, path in PAGES.items():
+            for name, path in ((name, PAGES[name]) for name in pages):
                 context = browser.new_context(
                     viewport={"width": width, "height": 900}, color_scheme=scheme, device_scale_factor=1
                 )
@@ -139,24 +142,50 @@ def take(
                 page.wait_for_timeout(1200)
                 settled(page)
                 page.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
+                if heading:
+                    page.get_by_role("heading", name=heading).first.evaluate("found => found.scrollIntoView(true)")
                 page.wait_for_timeout(200)
-                files.append(out / (f"{name}.png" if scheme == "light" else f"{name}-{scheme}.png"))
+                words = [name, *re.findall("[a-z0-9]+", heading.lower()), *([] if scheme == "light" else [scheme])]
+                files.append(out / f"{'-'.join(words)}.png")
                 page.screenshot(path=str(files[-1]))
+                _fewer_colours(files[-1])
                 context.close()
     return files
+
+
+def _fewer_colours(file: Path) -> None:
+    """A page has few colours: a palette of 256 makes a smaller picture that looks the same."""
+    from PIL import Image
+
+    with Image.open(file) as taken:
+        small = taken.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    small.save(file, optimize=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m dashboard.screenshot", description=__doc__)
     parser.add_argument("--store", type=Path, required=True, metavar="DIR", help="store to show")
+    parser.add_argument(
+        "--pages", nargs="+", choices=PAGES, default=list(PAGES), metavar="PAGE", help="pages to take (default: all)"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/images"), metavar="DIR", help="folder of the pictures")
     parser.add_argument("--query", default="", help="view as in a page's address, for instance v=1&outliers=both")
     parser.add_argument("--width", type=int, default=1440, metavar="PX", help="width of the window (default 1440)")
     parser.add_argument("--height", type=int, default=6000, metavar="PX", help="greatest height (default: the page)")
+    parser.add_argument("--heading", default="", metavar="TEXT", help="begin at the heading that begins so")
     parser.add_argument("--dark", action="store_true", help="take each page in dark as well")
     args = parser.parse_args()
     schemes = ("light", "dark") if args.dark else ("light",)
-    for file in take(args.store, args.out, query=args.query, width=args.width, height=args.height, schemes=schemes):
+    for file in take(
+        args.store,
+        args.out,
+        pages=args.pages,
+        query=args.query,
+        width=args.width,
+        height=args.height,
+        heading=args.heading,
+        schemes=schemes,
+    ):
         print(file)
     return 0
 

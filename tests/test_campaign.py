@@ -185,10 +185,10 @@ class TestFailures:
         )
         launched = campaign_module.run_launch
 
-        def killed_once(store, loaded, reference, steps):
+        def killed_once(store, loaded, reference, steps, **room):
             if steps[0].execution.name == "f16-decode":
                 raise EngineDied("killed by SIGKILL", where="arm f16-decode")
-            yield from launched(store, loaded, reference, steps)
+            yield from launched(store, loaded, reference, steps, **room)
 
         with monkeypatch.context() as patched:
             patched.setattr(campaign_module, "run_launch", killed_once)
