@@ -44,8 +44,8 @@ def _pair(number: int, pair: Mapping[str, Any]) -> Iterator[Html]:
         state = "open"
     attributes = {"data_call": number, "data_state": state}
     marks = {
-        "equal": chip("equal", "within"),
-        "differs": chip("differs", "above"),
+        "equal": chip("equal call", "within"),
+        "differs": chip("another call", "above"),
         "open": chip("not settled", "warn", "The other side was cut before it could answer for this call."),
     }
     yield tag(
