@@ -11,13 +11,13 @@ import streamlit as st
 
 from dashboard import data
 from dashboard.components.answer_table import AnswerTable
-from dashboard.components.arm_rows import chart_rows
 from dashboard.components.export import shown_chart
 from dashboard.components.markup import Html, tag
 from dashboard.figures import ANSWERS, FLIP, STRONG, Column, is_withheld, write_counted, write_value
 from drift_runs.charts.exact_answers import exact_answers
 from drift_runs.charts.palette import OUTLIER_LABELS
 from drift_runs.charts.rank_slope import MOST_ARMS, rank_slope
+from drift_runs.report.arm_rows import chart_rows
 
 if TYPE_CHECKING:
     from dashboard.frame import Page

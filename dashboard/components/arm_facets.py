@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from dashboard.components.hardware import hardware_words
 from dashboard.frame import BESIDE_ROLES
+from drift_runs.report.identity import settings_text
 
 if TYPE_CHECKING:
     from dashboard.frame import Page
@@ -34,17 +34,6 @@ def facet_words(page: Page, value: str, facet: str) -> str:
     if facet != "hardware":
         return value
     return hardware_words(arm.hardware for arm in page.campaign.arms).get(value, value)
-
-
-def settings_text(canonical: str) -> str:
-    """Canonical JSON of settings as ``name value`` pairs; the text itself when it is no JSON object."""
-    try:
-        found = json.loads(canonical) if canonical else {}
-    except ValueError:
-        return canonical
-    if not isinstance(found, dict):
-        return canonical
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
 
 
 def varying_facets(page: Page) -> list[str]:

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 import streamlit as st
 
 from dashboard.components.arm_order import Group, grouped
-from dashboard.components.arm_rows import chart_rows
 from dashboard.components.export import csv_button, shown_chart
 from dashboard.components.markup import Html, tag
 from dashboard.components.measures import unit_of
@@ -17,6 +16,7 @@ from dashboard.figures import FLIP_STRICT, STRONG_RATE, Column, split_scope, wri
 from dashboard.frame import FACET_LABELS, Page, chip, choose, control
 from drift_runs.charts.figure_by_facet import figure_by_facet, spans_decades
 from drift_runs.charts.palette import OUTLIER_LABELS, VERDICT_LABELS
+from drift_runs.report.arm_rows import chart_rows
 
 if TYPE_CHECKING:
     from drift_runs.tracking.records import ArmRecord

@@ -16,7 +16,7 @@ from drift_runs.schema import ROLLOUTS
 from drift_runs.store import Store
 
 _ENDS = (STRUCTURE, TURN, HORIZON, CONTEXT)
-_TODO = "remove the file and run again"
+_MEND = "remove the file and run again"
 
 
 def stored_futures(
@@ -33,7 +33,7 @@ def stored_futures(
     for future in found:
         if flaw := _flaw(future, scenes):
             path = store.future_file(lane.id, future.window, future.position, future.first)
-            raise StoreError(flaw, where=str(path), todo=_TODO)
+            raise StoreError(flaw, where=str(path), todo=_MEND)
     return found
 
 
@@ -44,7 +44,7 @@ def stored_answer(store: Store, scenes: Scenes, lane: Lane, task: Task) -> Futur
     if (answer.window, answer.position) != (task.window, task.at):
         flaw = "not the answer that its name says"
     if flaw:
-        raise StoreError(flaw, where=str(store.answer_file(lane.id, task.name)), todo=_TODO)
+        raise StoreError(flaw, where=str(store.answer_file(lane.id, task.name)), todo=_MEND)
     return answer
 
 
@@ -57,14 +57,14 @@ def stored_rollouts(store: Store, lane: Lane, run: int, prompts: Sequence[str]) 
     rows = {row["prompt"]: row for row in table.to_pylist()}
     where = str(store.rollouts_file(lane.id, run))
     if len(rows) != table.num_rows:
-        raise StoreError("a prompt twice in one run", where=where, todo=_TODO)
+        raise StoreError("a prompt twice in one run", where=where, todo=_MEND)
     for name in prompts:
         if name not in rows:
             raise StoreError(f"no rollout of prompt {name}", where=where, todo="run again")
         row = rows[name]
         lists = [row["tokens"], row["token_ids"], row["logprobs"]]
         if row["run"] != run or any(found is None or len(found) != len(lists[0]) for found in lists):
-            raise StoreError(f"a damaged rollout of prompt {name}", where=where, todo=_TODO)
+            raise StoreError(f"a damaged rollout of prompt {name}", where=where, todo=_MEND)
     return pa.Table.from_pylist([rows[name] for name in prompts], schema=ROLLOUTS)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from drift_runs.charts.flip_by_arm import flip_by_arm
 from drift_runs.charts.kl_by_arm import kl_by_arm
 from drift_runs.charts.palette import OUTLIER_LABELS, VERDICT_LABELS
+from drift_runs.report.arm_rows import chart_rows
 from drift_runs.report.content import Content
-from drift_runs.report.figures import FLIP, FLIP_STRICT, Column, is_withheld, write_value
+from drift_runs.report.figures import FLIP, FLIP_STRICT, write_value
 from drift_runs.report.grid import Picture, Section
 from drift_runs.report.rows import by_arm, ordered
 from drift_runs.tracking.records import ArmRecord
@@ -148,34 +147,3 @@ def _pictures(content: Content, arms: Sequence[ArmRecord]) -> list[Picture]:
             half=True,
         ),
     ]
-
-
-def chart_rows(content: Content, column: Column, arms: Sequence[ArmRecord]) -> pa.Table:
-    """Rows for the charts by arm. No band where the floor covers other positions than the arm."""
-    rows = []
-    for arm in arms:
-        for outliers in content.sets:
-            figure = content.figure(arm.arm, column, outliers)
-            if figure is None:
-                continue
-            floor = content.figure(figure.floor, column, outliers) if figure.floor else None
-            floor = floor if floor is not None and floor.n == figure.n else None
-            rows.append(
-                {
-                    "arm": arm.arm,
-                    "group": arm.role,
-                    "outliers": outliers,
-                    "value": None if is_withheld(figure) else figure.value,
-                    "low": figure.low,
-                    "high": figure.high,
-                    "n": figure.n,
-                    "state": figure.state,
-                    "verdict": figure.verdict,
-                    "floor": figure.floor,
-                    "floor_value": figure.floor_value,
-                    "floor_low": floor.low if floor else None,
-                    "floor_high": floor.high if floor else None,
-                    "reason": figure.reason,
-                }
-            )
-    return pa.Table.from_pylist(rows)

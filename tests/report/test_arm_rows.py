@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dashboard.components.arm_rows import chart_rows
 from dashboard.figures import ANSWERS
 from drift_runs.measure.figures import Figure
+from drift_runs.report.arm_rows import chart_rows
 
 
 def share(arm: str, n: int, **more: object) -> Figure:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from dashboard.figures import Column, is_withheld
+from drift_runs.report.figures import Column, is_withheld
 
 if TYPE_CHECKING:
-    from dashboard.frame import Page
+    from drift_runs.measure.figures import Figure
     from drift_runs.tracking.records import ArmRecord
 
 _CHART_SCHEMA = pa.schema(
@@ -32,7 +33,16 @@ _CHART_SCHEMA = pa.schema(
 )
 
 
-def chart_rows(page: Page, column: Column, arms: list[ArmRecord]) -> pa.Table:
+class Figures(Protocol):
+    """A page or a report: the sets of windows that it shows, and its figures."""
+
+    @property
+    def sets(self) -> tuple[str, ...]: ...
+
+    def figure(self, arm: str, column: Column, outliers: str) -> Figure | None: ...
+
+
+def chart_rows(shown: Figures, column: Column, arms: Sequence[ArmRecord]) -> pa.Table:
     """Rows for the charts by arm, in the order of ``arms``, with the floor's own interval for its band.
 
     No band where the floor covers other positions (or answers) than the arm: its value is over the arm's, its interval
@@ -40,11 +50,11 @@ def chart_rows(page: Page, column: Column, arms: list[ArmRecord]) -> pa.Table:
     """
     rows = []
     for arm in arms:
-        for outliers in page.sets:
-            figure = page.figure(arm.arm, column, outliers)
+        for outliers in shown.sets:
+            figure = shown.figure(arm.arm, column, outliers)
             if figure is None:
                 continue
-            floor = page.figure(figure.floor, column, outliers) if figure.floor else None
+            floor = shown.figure(figure.floor, column, outliers) if figure.floor else None
             floor = floor if floor is not None and floor.n == figure.n else None
             rows.append(
                 {
