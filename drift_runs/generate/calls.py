@@ -187,6 +187,10 @@ class TooSlow(Exception):
     """Processor time ran out. A pattern can take ages on thirty letters, and references can fan out likewise."""
 
 
+_AGAIN_S = 0.005
+"""Least time between two tries to stop what is too slow."""
+
+
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise ``TooSlow`` after so much processor time of this process; outside the main thread there is no limit."""
@@ -194,13 +198,18 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise TooSlow
+    over = False
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        if not over:
+            raise TooSlow
 
     before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    # Again and again: what is raised inside a finaliser or a callback of the garbage collector is swallowed there.
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, max(seconds / 4, _AGAIN_S))
     try:
         yield
     finally:
+        over = True
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from drift_runs.errors import ProtocolError
 from drift_runs.generate import languages as module
+from drift_runs.generate.calls import TooSlow, time_limit
 from drift_runs.generate.languages import python_problem, shell_problem, sql_problem
 
 
@@ -153,6 +155,22 @@ def test_sql_that_takes_too_long_is_not_judged(monkeypatch: pytest.MonkeyPatch) 
     assert sql_problem(long, "sqlite") != ""
     monkeypatch.setattr(module, "LIMIT_S", 0.002)
     assert sql_problem(long, "sqlite") == ""
+
+
+def test_a_stop_that_a_finaliser_swallows_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        def __del__(self) -> None:
+            begun = time.process_time()
+            while time.process_time() - begun < 0.1:
+                pass
+
+    swallowed = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: swallowed.append(found.exc_type))
+    with pytest.raises(TooSlow), time_limit(0.02):
+        Slow()
+        while True:
+            pass
+    assert TooSlow in swallowed
 
 
 @settings(deadline=None, max_examples=30)
