@@ -19,6 +19,8 @@
         NonFiniteLogits               5  NaN or infinity where a logit was expected
         EngineDied                    5  its process ended before its work did
         SameRows                      5  two arms that must differ gave the same bytes: the switch did nothing
+        ServerError                   5  a server failed, or answered something that cannot be used
+        CannotGive                    5  an engine cannot give what the protocol needs
         NotAllowed                    5  a token or a text that a grammar does not allow at its place
 
 A message is one line: what happened, where, what was expected, what to do next.
@@ -155,6 +157,14 @@ class EngineDied(EngineError):
 
 class SameRows(EngineError):
     """Two arms that the protocol says differ gave the same bytes: the switch did nothing."""
+
+
+class ServerError(EngineError):
+    """A server failed, could not be reached, or answered something that must not become a number."""
+
+
+class CannotGive(EngineError):
+    """An engine cannot give what the protocol needs of it; the message names the way round."""
 
 
 class NotAllowed(EngineError):

@@ -16,8 +16,10 @@ An arm whose table names no model takes the model of the arm that ``same_model_a
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,6 +30,7 @@ from drift_runs.protocol.problems import did_you_mean
 
 SCHEMA = "drift.machine/1"
 FILE_NAME = "drift.toml"
+DEFAULT_TIMEOUT_S = 600.0
 
 
 class _Part(BaseModel):
@@ -50,6 +53,37 @@ class MachineArm(_Part):
     adapter: str | None = None
     """Path of the adapter that the protocol's ``adapter_scale`` applies to the weights; relative to this file."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+
+    url: str | None = None
+    """Address of the arm's server, for instance ``http://127.0.0.1:8101``."""
+    served: str | None = None
+    """Name of the model in requests to it; absent: the only one that it lists."""
+    key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    """Name of the environment variable that holds the server's key."""
+    tokenizer: str | None = None
+    """Folder or file with the model's tokenizer, where the server does not tell the bytes of its tokens."""
+    hardware: Annotated[str, Field(max_length=200)] | None = None
+    """Processor or accelerator behind the server, as its owner says: a server does not tell it."""
+    concurrency: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Requests to the server at a time."""
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    """Longest wait for one answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a server stands, and how it is asked."""
+
+    url: str
+    """Without a trailing slash."""
+    served: str = ""
+    """Name of the model in requests; empty: the only one that the server lists."""
+    key_env: str = ""
+    """Name of an environment variable; never the key."""
+    tokenizer: Path | None = None
+    hardware: str = ""
+    concurrency: int = 1
+    timeout_s: float = DEFAULT_TIMEOUT_S
 
 
 class _Content(_Part):
@@ -94,6 +128,42 @@ class Machine:
         if entry is None or entry.adapter is None:
             return None
         return self._path(entry.adapter, where=f"{self.path.name}: arms.{arm}.adapter", what="an adapter")
+
+    def place(self, arm: str) -> Place:
+        """Where the arm's server stands; ``ConfigError`` where its table names none."""
+        entry = self._content.arms.get(arm)
+        where = f"{self.path.name}: arms.{arm}"
+        if entry is None or entry.url is None:
+            raise ConfigError(
+                "no server is named" if entry is not None else "this arm has no entry",
+                where=where,
+                expected='url = "http://127.0.0.1:8101"',
+                todo="" if entry is not None else did_you_mean(arm, self._content.arms) or "add it",
+            )
+        url = entry.url.rstrip("/").removesuffix("/v1")
+        if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", url):
+            raise ConfigError(
+                "no address of a server",
+                where=f"{where}.url",
+                expected="http://HOST:PORT without a user, a key or a query in it",
+                todo="a key is named by key_env",
+            )
+        return Place(
+            url=url,
+            served=entry.served or "",
+            key_env=entry.key_env or "",
+            tokenizer=None
+            if entry.tokenizer is None
+            else self._path(entry.tokenizer, where=f"{where}.tokenizer", what="a tokenizer"),
+            hardware=entry.hardware or "",
+            concurrency=entry.concurrency or 1,
+            timeout_s=entry.timeout_s or DEFAULT_TIMEOUT_S,
+        )
+
+    def names_model(self, arm: str) -> bool:
+        """Whether the arm's table names a weight file, its own or another arm's."""
+        entry = self._content.arms.get(arm)
+        return entry is not None and (entry.model is not None or entry.same_model_as is not None)
 
     def _path(self, text: str, *, where: str, what: str) -> Path:
         try:

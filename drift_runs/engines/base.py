@@ -1,8 +1,12 @@
-"""What every engine offers to the rest of the tool, and how it says what it is."""
+"""What every engine offers to the rest of the tool, and how it says what it is.
+
+There are two kinds. An :class:`Engine` runs in this process and gives the logits of the whole dictionary. A
+:class:`ListedEngine` stands behind a connection and gives the K best entries of a row, as log-probabilities.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -25,6 +29,14 @@ class EngineSettings:
     flash_attention: str
     adapter_scale: float | None = None
     """What the engine's low-rank adapter is multiplied by; None: it is opened without one."""
+    dtype: str | None = None
+    """``float32``, ``bfloat16``, ``float16``: what an engine of this process computes in; None: its own choice."""
+    quantise: str | None = None
+    """How weights are quantised when they are loaded, ``<library>-<scheme>``; None: they are taken as they lie."""
+    cache_prompt: bool | None = None
+    """Whether a server may reuse what it holds of a history; None: its own choice."""
+    server: tuple[tuple[str, str], ...] = ()
+    """What the protocol says a server was started with: (option, value), by option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +101,90 @@ class Engine(Protocol):
 
     def append(self, token: int) -> NDArray[np.float32]:
         """Add one token to the history of ``start``; logits of the next token (a copy)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ListedBlock(NamedTuple):
+    """Rows as a server lists them. Natural log-probabilities at temperature 1, over the whole dictionary."""
+
+    positions: NDArray[np.int32]
+    """int32[n], ascending: row i predicts ``tokens[positions[i]]``."""
+    ids: NDArray[np.int32]
+    """int32[n, K] by (-log-probability, id); -1 where a row has fewer. What the server appends beyond rank K (the
+    text's own token) is not among them."""
+    logprobs: NDArray[np.float64]
+    """float64[n, K]; NaN where there is no entry."""
+    token_logprob: NDArray[np.float64]
+    """float64[n] of the text's own token; NaN where the server does not say."""
+    token_rank: NDArray[np.int32]
+    """int32[n] of the text's own token, 1 is the best; 0 where the server does not say."""
+    wanted_ids: NDArray[np.int32]
+    """int32[n, W]: ids that were asked for beside the best; -1 where a row has fewer. W may be 0."""
+    wanted_logprobs: NDArray[np.float64]
+    """float64[n, W]; NaN where there is no entry."""
+    sentinels: NDArray[np.int32]
+    """int32[n]: entries that the server filled with a placeholder (-9999, -100, -inf) and that were left out."""
+
+
+class Written(NamedTuple):
+    """One token that a server chose greedily."""
+
+    token: int
+    logprob: float
+    top_ids: tuple[int, ...]
+    """The best entries of its row by (-log-probability, id)."""
+    top_logprobs: tuple[float, ...]
+
+
+class ListedEngine(Protocol):
+    """A model behind a connection. Raises ``EngineError`` or one of its kinds for whatever a server does wrong."""
+
+    @property
+    def identity(self) -> EngineIdentity: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def gives_wanted(self) -> bool:
+        """Whether ``score_listed`` can return log-probabilities of ids that the caller names."""
+        ...
+
+    @property
+    def retries(self) -> int:
+        """Requests that were sent again so far."""
+        ...
+
+    def said(self) -> Mapping[str, str]:
+        """What the server says of its model, types, build and limits, asked anew: short texts by name."""
+        ...
+
+    def token_bytes(self) -> list[bytes] | None:
+        """The bytes of each id in order, control tokens by their name; None where nothing says them."""
+        ...
+
+    def tokenize(self, text: str) -> list[int] | None:
+        """Ids of ``text`` without an automatic BOS, control tokens recognised; None where the server cannot say."""
+        ...
+
+    def score_listed(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        *,
+        top_k: int,
+        wanted: Sequence[Sequence[int]] | None = None,
+    ) -> Iterator[ListedBlock]:
+        """Teacher-force ``tokens``; rows for ``positions`` (ascending, none is 0) in the settings' path shape.
+
+        ``wanted``: ids a position to be told beside the best; only where ``gives_wanted``. One block a request.
+        """
+        ...
+
+    def write(self, tokens: Sequence[int], count: int, *, top_k: int) -> list[Written]:
+        """Go on greedily behind ``tokens``: 1 to ``count`` tokens, fewer where an end token was written (the last)."""
         ...
 
     def close(self) -> None: ...
