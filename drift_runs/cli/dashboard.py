@@ -28,7 +28,7 @@ drift dashboard --tracking-uri http://127.0.0.1:5000
 """
 INTERRUPTED = "the dashboard was closed; the store is as it was"
 
-APP = "app.py"
+APP = "asgi.py"
 SERVER = "dashboard.serve"
 START_LIMIT_S = 60.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -11,7 +11,7 @@ from dashboard.screenshot import chromium, chromium_path, served, settled
 from tests.ui.synthetic import InventedStore, shared_store
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 OpenPage = Callable[..., "Page"]
 
@@ -37,7 +37,10 @@ def browser(store: InventedStore) -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser, address: str) -> Iterator[OpenPage]:
-    """``open_page("ranges?v=1")`` in a fresh context; fails the test on a script error or a request to elsewhere."""
+    """``open_page("ranges?v=1")`` in a fresh context.
+
+    The test fails on a script error, on an error in the browser's console, and on a request to elsewhere.
+    """
     contexts = []
     faults: list[str] = []
 
@@ -46,6 +49,7 @@ def open_page(browser: Browser, address: str) -> Iterator[OpenPage]:
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(f"script error: {error}"))
+        page.on("console", lambda message: _note_error(message, faults))
         page.on("request", lambda request: _note_elsewhere(request.url, address, faults))
         page.goto(path if path.startswith("http") else f"{address}/{path}")
         settled(page)
@@ -55,6 +59,11 @@ def open_page(browser: Browser, address: str) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert not faults, faults
+
+
+def _note_error(message: ConsoleMessage, faults: list[str]) -> None:
+    if message.type == "error":
+        faults.append(f"console error: {message.text[:300]} ({message.location.get('url', '')[:200]})")
 
 
 def _note_elsewhere(url: str, address: str, faults: list[str]) -> None:

@@ -81,7 +81,7 @@ def test_a_store_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 def test_the_server_sends_no_usage_data_and_asks_for_nothing() -> None:
     command = dashboard.command_for("127.0.0.1", 8501)
     options = dict(zip(command[5::2], command[6::2], strict=False))
-    assert Path(command[4]).name == "app.py"
+    assert Path(command[4]).name == "asgi.py"
     assert options["--browser.gatherUsageStats"] == "false"
     assert options["--server.headless"] == "true"
     assert options["--server.address"] == "127.0.0.1"
