@@ -162,6 +162,9 @@ class SameRows(EngineError):
 class ServerError(EngineError):
     """A server failed, could not be reached, or answered something that must not become a number."""
 
+    status: int | None = None
+    """HTTP status by which it refused; None: it failed otherwise, or the error crossed a process boundary."""
+
 
 class CannotGive(EngineError):
     """An engine cannot give what the protocol needs of it; the message names the way round."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from drift_runs.importers.base import ImportedFile, ImportedWindow
-from drift_runs.importers.sentinels import LARGEST_KL_NATS
 from drift_runs.importers.source import Foreign, Source, parse_json, read_source
+from drift_runs.measure.sentinels import LARGEST_KL_NATS
 from drift_runs.schema import CONTEXTS
 
 FORMAT = "contexts"

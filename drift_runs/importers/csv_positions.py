@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from drift_runs.errors import one_line
 from drift_runs.importers.base import ImportedFile, ImportedWindow
-from drift_runs.importers.sentinels import LARGEST_KL_NATS, is_sentinel
 from drift_runs.importers.source import WINDOWS_LIMIT, Source, read_source
+from drift_runs.measure.sentinels import LARGEST_KL_NATS, is_sentinel
 from drift_runs.measure.specs import BY_BASE, base_of
 from drift_runs.schema import COMPARISON, RowFlag
 

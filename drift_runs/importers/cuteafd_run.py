@@ -19,8 +19,8 @@ from pydantic import Field
 from drift_runs.errors import ImportFileError, one_line
 from drift_runs.importers.base import ImportedFile, ImportedWindow
 from drift_runs.importers.csv_positions import NAME_LIMIT_CHARACTERS, spans
-from drift_runs.importers.sentinels import LARGEST_KL_NATS, is_sentinel
 from drift_runs.importers.source import WINDOWS_LIMIT, Foreign, Source, fitted, json_lines, json_value, read_source
+from drift_runs.measure.sentinels import LARGEST_KL_NATS, is_sentinel
 from drift_runs.schema import COMPARISON, RowFlag
 
 FORMAT = "cuteafd-run"

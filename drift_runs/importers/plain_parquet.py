@@ -28,8 +28,8 @@ from drift_runs.importers.plain_rows import (
     imported,
     windows_of,
 )
-from drift_runs.importers.sentinels import BELOW, EXACT
 from drift_runs.importers.source import WINDOWS_LIMIT, Source, fitted, json_value
+from drift_runs.measure.sentinels import BELOW, EXACT
 
 ROUNDED_MASS = 1e-5
 """Above 1: what 32 bits an entry can add up to, beside ``EQUAL_NATS``."""

@@ -18,9 +18,9 @@ from pydantic import ConfigDict, Field
 from drift_runs.errors import one_line
 from drift_runs.importers.base import ImportedFile, ImportedWindow
 from drift_runs.importers.csv_positions import NAME_LIMIT_CHARACTERS, spans
-from drift_runs.importers.sentinels import WORDS, is_sentinel
 from drift_runs.importers.source import WINDOWS_LIMIT, Foreign, Source, fitted, json_lines, read_source
 from drift_runs.measure.determinism import row_top_hash
+from drift_runs.measure.sentinels import WORDS, is_sentinel
 from drift_runs.measure.topk import compare_topk
 from drift_runs.protocol.problems import did_you_mean, shown
 from drift_runs.schema import ROWS, RowFlag

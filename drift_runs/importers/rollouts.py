@@ -9,8 +9,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from drift_runs.importers.base import ImportedFile
-from drift_runs.importers.sentinels import WORDS, is_sentinel
 from drift_runs.importers.source import Foreign, parse_json, read_source
+from drift_runs.measure.sentinels import WORDS, is_sentinel
 from drift_runs.schema import ROLLOUTS
 
 FORMAT = "rollouts"

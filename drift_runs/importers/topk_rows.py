@@ -17,10 +17,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from drift_runs.importers.base import ImportedFile, ImportedWindow
-from drift_runs.importers.sentinels import WORDS, is_sentinel
 from drift_runs.importers.source import WINDOWS_LIMIT, Foreign, Source, parse_json, read_source
 from drift_runs.measure.determinism import row_top_hash
 from drift_runs.measure.resampler import plural
+from drift_runs.measure.sentinels import WORDS, is_sentinel
 from drift_runs.schema import ROWS, RowFlag
 
 FORMAT = "topk-rows"
