@@ -29,6 +29,7 @@ COMMANDS = {
     "check": "check a protocol and say what it holds, or everything that is wrong with it",
     "freeze": "write a protocol's lock: from then on it is never edited",
     "plan": "show what a run will score, take and store, before it starts",
+    "probe": "ask the arms' engines whether they give what a protocol needs",
     "record": "let the reference write the streams of the generated panel, once",
     "run": "run a protocol, or go on with an interrupted run",
     "import": "bring rows or figures of another tool into the store",

@@ -1,0 +1,67 @@
+"""What one arm of a protocol needs of its engine."""
+
+from __future__ import annotations
+
+from drift_runs.engines.base import EngineSettings
+from drift_runs.engines.probe.answers import Needs, ProbeTask, ProbeWindow
+from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.protocol.model import Arm, Protocol
+
+
+def probe_task(
+    loaded: LoadedProtocol,
+    arm: Arm,
+    settings: EngineSettings,
+    *,
+    dictionary: tuple[bytes, ...] | None = None,
+) -> ProbeTask:
+    """The protocol as the arm's engine meets it under ``settings``. ``dictionary``: the protocol's table, if at hand.
+
+    ``loaded`` has a dictionary: only protocols of imported arms have none.
+    """
+    protocol = loaded.protocol
+    assert protocol.dictionary is not None
+    return ProbeTask(
+        windows=tuple(
+            ProbeWindow(
+                name=window.name,
+                tokens=loaded.tokens(window.name),
+                positions=tuple(at for begin, end in window.scored for at in range(begin, end)),
+                text=loaded.streams[window.name].text,
+                generated=loaded.streams[window.name].source == "generated",
+            )
+            for window in protocol.windows
+            if window.name in loaded.streams
+        ),
+        top_k=protocol.capture.top_k,
+        path_shape=settings.path_shape,
+        full_vocabulary=protocol.capture.full_vocabulary == "yes",
+        needs=_needs(protocol, arm),
+        dictionary_size=protocol.dictionary.size,
+        dictionary_sha256=protocol.dictionary.sha256,
+        dictionary=dictionary,
+        context_tokens=settings.context_tokens,
+        generation_tokens=0 if protocol.branches is None else protocol.branches.horizon_tokens,
+        weights=arm.weights,
+        kv=settings.kv,
+        dtype=settings.dtype or "",
+        server=settings.server,
+        cache_prompt=settings.cache_prompt,
+    )
+
+
+def _needs(protocol: Protocol, arm: Arm) -> Needs:
+    reference = arm.role == "reference"
+    floors = [floor for floor in protocol.floors if floor.arm == arm.name]
+    generation = bool(protocol.branches or protocol.rollouts or protocol.sampled or protocol.tasks)
+    compared = not reference or bool(floors)
+    return Needs(
+        wanted=compared and protocol.capture.full_vocabulary == "no" and protocol.capture.divergence == "kl.topk-tail",
+        generation=generation,
+        text=generation
+        and bool(protocol.environments)
+        and protocol.branches is not None
+        and protocol.branches.turns > 1,
+        repeats=any(floor.rows == "identical" and floor.kind in ("pass", "launch") for floor in floors),
+        sense=generation and reference,
+    )
