@@ -164,12 +164,13 @@ def _free_figures(args: argparse.Namespace, campaign: StoredCampaign, generated:
 def _written(args: argparse.Namespace, campaign: StoredCampaign) -> dict:
     """Figures of free generation as they were logged, by arm. None where nothing was logged."""
     from drift_runs.errors import DriftError
-    from drift_runs.tracking.reader import list_campaigns, load_generation_figures
+    from drift_runs.tracking.index import open_index
+    from drift_runs.tracking.reader import load_generation_figures
     from drift_runs.tracking.uris import resolve_uri
 
     uri = resolve_uri(args.tracking_uri, args.store)
     try:
-        record = next((found for found in list_campaigns(uri) if found.run_id == campaign.run_id), None)
+        record = open_index(uri).campaign(campaign.run_id)
         if record is None:
             return {}
         return {arm.arm: load_generation_figures(uri, arm.run_id) for arm in record.arms if arm.complete}
@@ -209,11 +210,11 @@ def _check(args: argparse.Namespace, campaign: StoredCampaign, now: Found, unfin
     """Compare with what was logged, and say what differs; the exit code."""
     from drift_runs.errors import NotMeasured
     from drift_runs.remeasure import Logged
-    from drift_runs.tracking.reader import list_campaigns
+    from drift_runs.tracking.index import open_index
     from drift_runs.tracking.uris import resolve_uri
 
     uri = resolve_uri(args.tracking_uri, args.store)
-    record = next((found for found in list_campaigns(uri) if found.run_id == campaign.run_id), None)
+    record = open_index(uri).campaign(campaign.run_id)
     if record is None:
         if args.check or args.add:
             raise NotMeasured(

@@ -113,11 +113,12 @@ class TrackedRows:
 
 def tracked_campaign(uri: str, name: str) -> tuple[StoredCampaign, TrackedRows] | None:
     """A campaign by the beginning of its run's id from the tracking store alone; None when it holds no such run."""
-    from drift_runs.tracking.reader import list_campaigns, load_protocol_json
+    from drift_runs.tracking.index import open_index
+    from drift_runs.tracking.reader import load_protocol_json
 
     if len(name) < LEAST_RUN_ID:
         return None
-    record = next((found for found in list_campaigns(uri) if found.run_id.startswith(name)), None)
+    record = open_index(uri).beginning(name)
     if record is None:
         return None
     try:

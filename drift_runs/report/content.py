@@ -18,9 +18,12 @@ from drift_runs.report.ranking import Ranking, ranking_of
 from drift_runs.tracking import reader
 from drift_runs.tracking.decisions import History, load_decisions
 from drift_runs.tracking.facts import RunFacts, load_facts
+from drift_runs.tracking.index import open_index
 from drift_runs.tracking.records import ArmRecord, CampaignRecord
 
 OUTLIER_CHOICES = ("with", "without", "both")
+LEAST_RUN_ID = 4
+"""Characters of a run id that name a campaign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,29 +74,27 @@ def find_campaign(uri: str, wanted: str) -> CampaignRecord:
 
     ``NotMeasured`` where there is none, or none is complete.
     """
-    campaigns = reader.list_campaigns(uri)
-    if not campaigns:
+    index = open_index(uri)
+    names = index.protocols()
+    if not names:
         raise NotMeasured("the store holds no campaign", where=uri_shown(uri), todo="run a protocol first: drift demo")
-    if wanted == "latest":
-        fitting = campaigns
+    if wanted == "latest" or wanted in names:
+        found = index.newest(None if wanted == "latest" else wanted)
     else:
-        fitting = [found for found in campaigns if found.protocol_name == wanted]
-        fitting = fitting or [found for found in campaigns if len(wanted) >= 4 and found.run_id.startswith(wanted)]
-        if not fitting:
-            names = ", ".join(dict.fromkeys(found.protocol_name for found in campaigns))
-            raise NotMeasured(
-                f"no campaign {wanted!r}",
-                where=uri_shown(uri),
-                expected=f"latest, a run id, or one of {names}",
-            )
-    complete = [found for found in fitting if found.complete]
-    if not complete:
+        found = index.beginning(wanted) if len(wanted) >= LEAST_RUN_ID else None
+    if found is None:
         raise NotMeasured(
-            f"campaign {fitting[0].run_id[:8]} of {fitting[0].protocol_name} is not complete",
+            f"no campaign {wanted!r}",
+            where=uri_shown(uri),
+            expected=f"latest, a run id, or one of {', '.join(names)}",
+        )
+    if not found.complete:
+        raise NotMeasured(
+            f"campaign {found.run_id[:8]} of {found.protocol_name} is not complete",
             where=uri_shown(uri),
             todo="start its command again: it goes on where it stopped",
         )
-    return complete[0]
+    return found
 
 
 def load_content(uri: str, campaign: CampaignRecord, *, outliers: str = "both") -> Content:

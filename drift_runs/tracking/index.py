@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from drift_runs import schema
-from drift_runs.tracking import index_files, index_rows, index_sqlite, locations, uris
+from drift_runs.tracking import index_files, index_rows, index_sqlite, locations, reach, uris
 from drift_runs.tracking.index_summaries import Progress, Summaries, Summary
 from drift_runs.tracking.records import CampaignRecord
 
@@ -73,6 +73,7 @@ class Index:
             state = None if rebuild else self._state or self._load()
             if state is not None:
                 return self._renew(state, stamp, wait_s=0)
+            reach.refuse_unreachable(self.uri, create=False)  # no folder is made beside a store that is not there
             with index_files.turn(self.folder, _BUILD_WAIT_S):
                 state = None if rebuild else self._load()  # another process may have built it meanwhile
                 return self._renew(state or _empty(), stamp, wait_s=None)
@@ -94,6 +95,12 @@ class Index:
         state = self._current()
         place = pc.index(state.table["run_id"], run_id).as_py()
         return None if place < 0 else self._records(state, [place])[0]
+
+    def beginning(self, run_id: str) -> CampaignRecord | None:
+        """The newest campaign whose run id begins so."""
+        state = self._current()
+        found = pc.indices_nonzero(pc.starts_with(state.table["run_id"], run_id))
+        return self._records(state, [found[0].as_py()])[0] if len(found) else None
 
     def total(self, protocol: str | None = None, *, matching: str = "") -> int:
         """How many campaigns there are, of a protocol or in all."""

@@ -347,6 +347,20 @@ def test_days_since_a_look_are_asked_for_with_one_to_spare() -> None:
     assert index_search.days_since("", noon_ms) is None
 
 
+def test_a_campaign_is_found_by_the_beginning_of_its_run_id(uri: str) -> None:
+    index = open_index(uri)
+    for record in list_campaigns(uri):
+        assert index.beginning(record.run_id[:8]) == record
+    assert index.beginning("z") is None
+    assert index.beginning("") == list_campaigns(uri)[0], "every run id begins so, and the newest comes first"
+
+
+def test_a_store_that_is_not_there_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no tracking store"):
+        open_index(sqlite_uri(tmp_path / "none" / "mlflow.db")).total()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_store_elsewhere_has_its_index_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRIFT_CACHE", str(tmp_path))
     places = {index_files.default_folder(f"http://user:{word}@host:5000/a") for word in ("one", "two")}
