@@ -54,6 +54,8 @@ class MachineArm(_Part):
     """Path of the adapter that the protocol's ``adapter_scale`` applies to the weights; relative to this file."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
 
+    rows: str | None = None
+    """Folder of a recorded capture that engine ``replay`` plays; relative to this file."""
     url: str | None = None
     """Address of the arm's server, for instance ``http://127.0.0.1:8101``."""
     served: str | None = None
@@ -164,6 +166,18 @@ class Machine:
         """Whether the arm's table names a weight file, its own or another arm's."""
         entry = self._content.arms.get(arm)
         return entry is not None and (entry.model is not None or entry.same_model_as is not None)
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a table of that name: a repeat of an arm may have one of its own."""
+        return name in self._content.arms
+
+    def rows_folder(self, arm: str) -> Path:
+        """The recorded capture that the arm plays; ``ConfigError`` where its table names none."""
+        entry = self._content.arms.get(arm)
+        where = f"{self.path.name}: arms.{arm}"
+        if entry is None or entry.rows is None:
+            raise ConfigError("no recorded rows are named", where=where, expected='rows = "…", a folder of a capture')
+        return self._path(entry.rows, where=f"{where}.rows", what="a capture's folder")
 
     def _path(self, text: str, *, where: str, what: str) -> Path:
         try:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from drift_runs.capture.execution import Execution
+from drift_runs.capture.execution import COPY_SETTINGS, Execution
+from drift_runs.capture.score import scored_positions
 from drift_runs.errors import SameRows
+from drift_runs.measure.copies import copy_marks
 from drift_runs.measure.determinism import DeterminismSummary, rows_identical
+from drift_runs.measure.literals import literal_marks
 from drift_runs.measure.topk import compare_topk
+from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.store import Store
 
 
@@ -18,17 +24,35 @@ def compare_captures(
 ) -> pa.Table:
     """Two captures of one window from their stored rows: what K entries allow, and whether the full rows were equal.
 
-    ``marks``: any comparison of that window, for what its text alone decides.
+    ``marks``: ``copy`` and ``literal`` at the window's scored positions, for they are the text's alone: any comparison
+    of that window has them, and so has :func:`text_marks`.
     """
     left, right = (store.read_rows(execution.capture_id, [window]) for execution in (reference, candidate))
     table = compare_topk(left, right)
-    same = rows_identical(left["row_full"].to_pylist(), right["row_full"].to_pylist())
-    kind = pa.array(["row.full"] * table.num_rows).dictionary_encode()
-    copied = [(name, marks[name].combine_chunks()) for name in ("copy", "literal")]
-    for name, column in (("row_identical", same), ("row_hash", kind), *copied):
+    columns = [(name, marks[name].combine_chunks()) for name in ("copy", "literal")]
+    hashes = [side["row_full"].to_pylist() for side in (left, right)]
+    # Rows that a server listed have no hash of all their columns: then the best K decide, as they were compared.
+    if all(any(value is not None for value in side) for side in hashes):
+        kind = pa.array(["row.full"] * table.num_rows).dictionary_encode()
+        columns += [("row_identical", rows_identical(*hashes)), ("row_hash", kind)]
+    for name, column in columns:
         at = table.schema.get_field_index(name)
         table = table.set_column(at, table.schema.field(at), column.cast(table.schema.field(at).type))
     return table
+
+
+def text_marks(loaded: LoadedProtocol, window: str, texts: Sequence[bytes] | None) -> pa.Table:
+    """The columns ``copy`` and ``literal`` of a window's scored positions; null where no dictionary is known.
+
+    ``texts``: the bytes of each id.
+    """
+    tokens = np.asarray(loaded.tokens(window), dtype=np.int32)
+    positions = scored_positions(loaded.protocol.window(window).scored)
+    settings = loaded.protocol.marks.model_dump(include=COPY_SETTINGS)
+    literal = pa.nulls(len(positions), pa.bool_())
+    if texts is not None:
+        literal = pa.array(literal_marks([texts[token] for token in tokens])[positions])
+    return pa.table({"copy": pa.array(copy_marks(tokens, **settings)[positions]), "literal": literal})
 
 
 def check_switch(execution: Execution, found: DeterminismSummary) -> None:
@@ -67,7 +91,9 @@ class Twins:
         if execution.kind not in ("candidate", "follow-up"):
             return
         digest = hashlib.sha256()
-        for hashed in store.read_rows(execution.capture_id, execution.windows)["row_full"].to_pylist():
+        rows = store.read_rows(execution.capture_id, execution.windows)
+        known = "row_full" if rows["row_full"].null_count == 0 else "row_top"
+        for hashed in rows[known].to_pylist():
             if hashed is None:
                 return
             digest.update(hashed)

@@ -7,12 +7,13 @@ import platform
 from collections.abc import Mapping, Sequence
 
 from drift_runs import __version__
-from drift_runs.capture.execution import Execution
-from drift_runs.engines.base import EngineIdentity
+from drift_runs.capture.execution import Execution, settings_identity
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.store import content_id
 from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
 
+NOT_SAID = "not said"
+"""What nobody tells: a server seldom says which weights it holds."""
 DIGITS = 8
 """Of a digest that a reader is shown."""
 
@@ -22,9 +23,10 @@ def campaign_key(executions: Sequence[Execution]) -> str:
     return content_id(sorted(execution.capture_id for execution in executions if execution.arm.role != "follow-up"))
 
 
-def campaign_facts(loaded: LoadedProtocol, executions: Sequence[Execution], engine: EngineIdentity) -> CampaignFacts:
+def campaign_facts(loaded: LoadedProtocol, executions: Sequence[Execution]) -> CampaignFacts:
     """Facts of the parent run; the first execution is the reference."""
     protocol, reference = loaded.protocol, executions[0]
+    engine = reference.engine
     return CampaignFacts(
         protocol_name=protocol.name,
         protocol_version=protocol.version,
@@ -51,14 +53,13 @@ def comparison_facts(
     execution: Execution,
     *,
     reference: Execution,
-    engine: EngineIdentity,
     comparison_id: str,
     comparability: Mapping[str, str],
 ) -> ComparisonFacts:
     """Facts of a child run."""
-    arm = execution.arm
+    arm, engine = execution.arm, execution.engine
     usual = settings_of(reference)
-    changed = {name: value for name, value in sorted(settings_of(execution).items()) if value != usual[name]}
+    changed = {name: value for name, value in sorted(settings_of(execution).items()) if value != usual.get(name)}
     return ComparisonFacts(
         comparison_id=comparison_id,
         arm=execution.name,
@@ -72,8 +73,8 @@ def comparison_facts(
         engine=f"{engine.engine} ({engine.build})",
         settings=json.dumps(changed, sort_keys=True) if changed else "",
         capture_id=execution.capture_id,
-        weight_bytes=sum(file.size_bytes for file in (execution.weights, execution.adapter) if file is not None),
-        weights_sha256=execution.weights.sha256,
+        weight_bytes=_size(execution),
+        weights_sha256="" if execution.weights is None else execution.weights.sha256,
         adapter_sha256="" if execution.adapter is None else execution.adapter.sha256,
         comparability=comparability,
         reference="" if execution.against == reference.name else execution.against,
@@ -94,7 +95,10 @@ def undeclared_settings(execution: Execution, against: Execution) -> dict[str, o
         declared |= execution.floor.settings.model_fields_set
     usual = settings_of(against)
     found = {
-        name: value for name, value in settings_of(execution).items() if value != usual[name] and name not in declared
+        name: value
+        for name, value in settings_of(execution).items()
+        # What one of two engines does not know differs by the engine, which the protocol names.
+        if name in usual and value != usual[name] and name not in declared and not name.startswith("server.")
     }
     if execution.adapter is not None and against.adapter is not None:
         same = execution.adapter.sha256 == against.adapter.sha256
@@ -104,20 +108,29 @@ def undeclared_settings(execution: Execution, against: Execution) -> dict[str, o
 
 
 def observed_weights(execution: Execution) -> str:
-    """Tensor types of the weight file, and which adapter the engine applied to them."""
+    """Tensor types of the weight file, and which adapter the engine applied to them; or what a server says."""
+    if execution.weights is None:
+        return execution.said.get("model", NOT_SAID)
+    if execution.settings.quantise is not None:
+        return f"{execution.weights.label}, quantised when loaded: {execution.settings.quantise}"
     if execution.adapter is None:
         return execution.weights.label
     return f"{execution.weights.label} + adapter {execution.adapter.sha256[:DIGITS]}"
 
 
 def settings_of(execution: Execution) -> dict[str, object]:
-    """Engine settings that may be varied, by name. ``adapter_scale`` is 0 where no adapter is applied."""
-    settings = execution.settings
-    return {
-        "adapter_scale": settings.adapter_scale or 0.0,
-        "batch": settings.batch,
-        "flash_attention": settings.flash_attention,
-        "micro_batch": settings.micro_batch,
-        "path_shape": settings.path_shape,
-        "threads": settings.threads,
-    }
+    """Engine settings that may be varied and that the engine takes, by name.
+
+    ``adapter_scale`` is 0 where no adapter is applied.
+    """
+    found = settings_identity(execution.arm, execution.settings, execution.place)
+    server = found.pop("server", {})
+    shared = {name: value for name, value in found.items() if name not in ("kv", "context_tokens")}
+    own = {f"server.{name}": value for name, value in server.items()}
+    return {**shared, **own, "adapter_scale": execution.settings.adapter_scale or 0.0}
+
+
+def _size(execution: Execution) -> int | None:
+    if execution.weights is None:
+        return None
+    return sum(file.size_bytes for file in (execution.weights, execution.adapter) if file is not None)

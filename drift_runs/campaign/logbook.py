@@ -8,11 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from drift_runs import schema
-from drift_runs.campaign.checks import Twins, check_switch, compare_captures, refuted, several_processes
+from drift_runs.campaign.checks import (
+    Twins,
+    check_switch,
+    compare_captures,
+    refuted,
+    several_processes,
+    text_marks,
+)
 from drift_runs.campaign.facts import campaign_facts, campaign_key, comparison_facts, undeclared_settings
 from drift_runs.campaign.request import Outcome, Request
 from drift_runs.capture.execution import Execution
-from drift_runs.engines.base import EngineIdentity
 from drift_runs.errors import DriftError, NotMeasured
 from drift_runs.measure.comparability import key_of
 from drift_runs.measure.determinism import determinism_table, summarise_determinism, window_hashes
@@ -37,12 +43,11 @@ def stored_texts(store: Store, loaded: LoadedProtocol) -> Texts | None:
 class Logbook:
     """One campaign in the tracking store, and its plan in the store of rows."""
 
-    def __init__(self, request: Request, engine: EngineIdentity, executions: Sequence[Execution]) -> None:
+    def __init__(self, request: Request, executions: Sequence[Execution]) -> None:
         from drift_runs.tracking.mlflow_store import Tracker
 
         self.loaded = request.loaded
         self.store = request.store
-        self.engine = engine
         self.executions = executions
         self.reference = executions[0]
         self.tracker = Tracker(request.tracking_uri)
@@ -50,7 +55,8 @@ class Logbook:
         self.outcomes: dict[str, Outcome] = {}
         self._twins = Twins()
         self._joined = False
-        facts = campaign_facts(self.loaded, executions, engine)
+        self._texts: list[bytes] | None = None
+        facts = campaign_facts(self.loaded, executions)
         found = self.tracker.find_campaign(facts.protocol_name, facts.protocol_sha256, facts.campaign_key)
         self.complete_before = found is not None and found.complete
         """The campaign was whole when this run began; follow-ups may still join it."""
@@ -125,7 +131,6 @@ class Logbook:
         facts = comparison_facts(
             execution,
             reference=self.reference,
-            engine=self.engine,
             comparison_id=self.comparison_id(execution),
             comparability={**key.as_tags(), "floors": floors},
         )
@@ -223,6 +228,12 @@ class Logbook:
             files[artifacts.DICTIONARY_FILE] = dictionary
         self.tracker.log_files(self.run_id, files)
 
+    def _dictionary(self) -> list[bytes] | None:
+        digest = self.loaded.protocol.dictionary.sha256
+        if self._texts is None and self.store.dictionary_file(digest).is_file():
+            self._texts = self.store.read_dictionary(digest)
+        return self._texts
+
     def _ranked(self, execution: Execution) -> bool:
         return not undeclared_settings(execution, self._against(execution))
 
@@ -238,13 +249,14 @@ class Logbook:
         return found
 
     def _comparison(self, execution: Execution) -> pa.Table:
-        """The stored comparison; that of a floor of a candidate is made now, from the rows of both."""
+        """The stored comparison. It is made now, from the rows of both sides, where no full rows were compared: of a
+        floor of a candidate, and of everything when a row is its best entries."""
         against = self._against(execution)
         identity = self.comparison_id(execution)
-        if against is not self.reference:
+        if against is not self.reference or not execution.full_rows:
             for window in execution.windows:
                 if not self.store.comparison_file(identity, window).is_file():
-                    marks = self.store.read_comparison(execution.compared_with(self.reference), [window])
+                    marks = text_marks(self.loaded, window, self._dictionary())
                     table = compare_captures(self.store, against, execution, window, marks)
                     write_table(self.store.comparison_file(identity, window), table, schema.COMPARISON)
         self.store.write_identity(

@@ -20,8 +20,8 @@ from drift_runs.engines.base import EngineIdentity
 from drift_runs.errors import ConfigError, DriftError, EngineError, SameRows, StoreError
 
 
-def run_campaign(request: Request, engine: EngineIdentity, reporter: Reporter) -> Result:
-    """Execute a protocol, or go on with it.
+def run_campaign(request: Request, engine: EngineIdentity | None, reporter: Reporter) -> Result:
+    """Execute a protocol, or go on with it. ``engine``: identity of ``llama_cpp`` where it is known already.
 
     A failed candidate does not end the campaign: it is reported, and the others go on. A failed reference does.
 
@@ -41,15 +41,13 @@ def run_campaign(request: Request, engine: EngineIdentity, reporter: Reporter) -
             only=request.only,
         )
         try:
-            return _Campaign(request, engine, executions, reporter).run()
+            return _Campaign(request, executions, reporter).run()
         finally:
             store.drop_states()
 
 
 class _Campaign:
-    def __init__(
-        self, request: Request, engine: EngineIdentity, executions: tuple[Execution, ...], reporter: Reporter
-    ) -> None:
+    def __init__(self, request: Request, executions: tuple[Execution, ...], reporter: Reporter) -> None:
         self.request = request
         self.store = request.store
         self.loaded = request.loaded
@@ -57,7 +55,7 @@ class _Campaign:
         self.reference = executions[0]
         self.reporter = reporter
         self.clock = Clock()
-        self.log = Logbook(request, engine, executions)
+        self.log = Logbook(request, executions)
 
     def run(self) -> Result:
         log = self.log

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from drift_runs.capture.execution import Execution
@@ -22,16 +21,15 @@ from drift_runs.store import Store
 
 def opening(store: Store, loaded: LoadedProtocol, execution: Execution) -> dict[str, Any]:
     """What every job says: where the store is, and which engine is opened on which files."""
-    adapter = execution.adapter
+    dictionary = loaded.protocol.dictionary
+    named = {"weight file": execution.weights, "adapter": execution.adapter}
     return {
         "store": str(store.root),
         "process": uuid.uuid4().hex[:12],
         "arm": execution.name,
-        "model": str(execution.weights.path),
-        "stamp": list(execution.weights.stamp),
-        "adapter": adapter and {"file": str(adapter.path), "stamp": list(adapter.stamp)},
-        "settings": asdict(execution.settings),
-        "dictionary": loaded.protocol.dictionary.model_dump(),
+        "opening": execution.opening(dictionary.size).as_json(),
+        "stamps": {what: [str(file.path), list(file.stamp)] for what, file in named.items() if file is not None},
+        "dictionary": dictionary.model_dump(),
     }
 
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from drift_runs.capture.observed import Observer
 from drift_runs.engines.base import EngineIdentity, EngineSettings
-from drift_runs.errors import ConfigError, ModelFileError, ProtocolError
-from drift_runs.machine import Machine
+from drift_runs.engines.registry import ENGINES, Opening
+from drift_runs.errors import ModelFileError, ProtocolError
+from drift_runs.machine import Machine, Place
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Arm, Capture, Floor, Settings
 from drift_runs.store import comparison_id, content_id
-from drift_runs.weights.gguf_file import WeightsFile, inspect
+from drift_runs.weights.gguf_file import WeightsFile
 
 COPY_SETTINGS = {"copy_tokens", "copy_distance_tokens"}
 """Of a protocol's marks, what columns of a stored comparison depend on."""
@@ -49,7 +51,10 @@ class Execution(Captured):
     """One engine setting over its windows: what becomes one capture."""
 
     arm: Arm
-    weights: WeightsFile
+    engine: EngineIdentity
+    """What was observed of the engine that takes it."""
+    weights: WeightsFile | None
+    """None: a server's, whose owner names no file."""
     adapter: WeightsFile | None
     """What the engine applies to the weights at ``settings.adapter_scale``."""
     settings: EngineSettings
@@ -59,6 +64,41 @@ class Execution(Captured):
     """1 for the first; a repeat in the same process counts up."""
     marks: Mapping[str, int]
     """The protocol's settings of the copy mark, where they are not the defaults: comparisons hold the mark."""
+    full_rows: bool = True
+    """Whether full distributions are compared; otherwise the stored rows of both sides are."""
+    wanted_from: str = ""
+    """Capture id of what it is set against, whose best ids are asked for beside its own; empty: none are."""
+    place: Place | None = None
+    """Where its server stands."""
+    rows: Path | None = None
+    """The recorded capture that is played."""
+    said: Mapping[str, str] = field(default_factory=dict)
+    """What its server says of itself."""
+
+    @property
+    def listed(self) -> bool:
+        """Whether its engine lists the best entries of a row and gives no logits."""
+        return ENGINES[self.arm.engine].listed
+
+    @property
+    def opened_from(self) -> str:
+        """A short name of what its engine opens."""
+        if self.place is not None:
+            return self.place.url
+        file = self.rows if self.weights is None else self.weights.path
+        return "" if file is None else file.name
+
+    def opening(self, dictionary_size: int) -> Opening:
+        """What its engine is opened with."""
+        return Opening(
+            engine=self.arm.engine,
+            settings=self.settings,
+            dictionary_size=dictionary_size,
+            model=None if self.weights is None else self.weights.path,
+            adapter=None if self.adapter is None else self.adapter.path,
+            place=self.place,
+            rows=self.rows,
+        )
 
     @property
     def title(self) -> str:
@@ -78,7 +118,7 @@ class Execution(Captured):
 def plan_executions(
     loaded: LoadedProtocol,
     machine: Machine,
-    engine: EngineIdentity,
+    engine: EngineIdentity | None = None,
     *,
     follow_ups: Sequence[Arm] = (),
     only: Sequence[str] = (),
@@ -96,60 +136,59 @@ def plan_executions(
     ModelFileError
         a weight file is missing or not of the type that the protocol declares; an adapter's file is missing.
     ConfigError
-        an adapter's file is named and no scale is declared, or the other way round.
+        an adapter's file is named and no scale is declared, or the other way round; a server that is not named.
     """
     protocol = loaded.protocol
     named = [arm.name for arm in (*protocol.arms, *follow_ups)]
     for name in only:
         if name not in named:
             raise ProtocolError(f"unknown arm {name!r}", where="--arms", expected=f"some of {', '.join(named)}")
-    files: dict[Path, WeightsFile] = {}
-
-    def inspected(path: Path, what: str = "model") -> WeightsFile:
-        if path not in files:
-            files[path] = inspect(path, what=what)
-        return files[path]
-
-    def adapter_of(arm: Arm) -> WeightsFile | None:
-        path = adapter_file(machine, arm)
-        return None if path is None else inspected(path, "adapter")
-
-    def weights_of(arm: Arm) -> WeightsFile:
-        path = machine.model_file(arm.name)
-        found = inspected(path)
-        if found.dominant != arm.weights.lower():
-            raise ModelFileError(
-                f"arm {arm.name} declares weights {arm.weights}, the file holds {found.label}",
-                where=str(path),
-                todo="name the right file in drift.toml",
-            )
-        return found
+    observer = Observer(machine, protocol.dictionary.size, engine)
+    full_rows = protocol.capture.full_vocabulary == "yes"
+    planned: list[Execution] = []
 
     def execution(arm: Arm, kind: Kind, floor: Floor | None = None, launch: int = 1) -> Execution:
-        weights = weights_of(arm)
-        adapter = adapter_of(arm)
+        weights, adapter = observer.weights(arm), observer.adapter(arm)
         settings = engine_settings(protocol.capture, arm, floor, threads=machine.threads(arm.name))
         if floor is not None and floor.kind == "launch":
             launch = arm.launches + 1
         pass_ = 2 if floor is not None and floor.kind == "pass" else 1
+        found = observer.found(arm, settings, floor=floor, launch=launch)
         wanted = floor.windows if floor is not None and floor.windows else ()
         windows = tuple(window.name for window in protocol.windows if not wanted or window.name in wanted)
+        capture: dict[str, object] = {
+            "top_k": protocol.capture.top_k,
+            "full_vocabulary": protocol.capture.full_vocabulary,
+        }
+        wanted_from = ""
+        against = protocol.reference.name if floor is None else floor.arm
+        if kind != "reference" and protocol.capture.divergence == "kl.topk-tail" and not full_rows:
+            wanted_from = next(found.capture_id for found in planned if found.name == against)
+            capture["wanted_from"] = wanted_from
         identity = {
-            "engine": asdict(engine),
-            "weights_sha256": weights.sha256,
-            "settings": {name: value for name, value in asdict(settings).items() if name != "adapter_scale"},
-            "capture": {"top_k": protocol.capture.top_k, "full_vocabulary": protocol.capture.full_vocabulary},
+            "engine": asdict(found.engine),
+            "weights_sha256": None if weights is None else weights.sha256,
+            "settings": settings_identity(arm, settings, found.place),
+            "capture": capture,
             "launch": launch,
             "pass": pass_,
             "windows": {name: _window_identity(loaded, name) for name in windows},
         }
         if adapter is not None:  # absent otherwise: what was captured before adapters were known keeps its id
             identity["adapter"] = {"sha256": adapter.sha256, "scale": settings.adapter_scale}
+        if found.said:
+            identity["server"] = dict(found.said)
         return Execution(
             name=floor.name if floor is not None else f"{arm.name}#{launch}" if kind == "launch" else arm.name,
             kind=kind,
-            against=protocol.reference.name if floor is None else floor.arm,
+            against=against,
             arm=arm,
+            full_rows=full_rows,
+            wanted_from=wanted_from,
+            engine=found.engine,
+            place=found.place,
+            rows=found.rows,
+            said=found.said,
             floor=floor,
             weights=weights,
             adapter=adapter,
@@ -162,7 +201,7 @@ def plan_executions(
             marks=protocol.marks.model_dump(include=COPY_SETTINGS, exclude_defaults=True),
         )
 
-    planned = [execution(protocol.reference, "reference")]
+    planned.append(execution(protocol.reference, "reference"))
     floors = {arm.name: [floor for floor in protocol.floors if floor.arm == arm.name] for arm in protocol.arms}
     planned += [execution(protocol.reference, "floor", floor) for floor in floors[protocol.reference.name]]
     for arm in (*protocol.arms, *follow_ups):
@@ -172,31 +211,6 @@ def plan_executions(
             planned += [execution(arm, "floor", floor) for floor in floors.get(arm.name, ())]
     _refuse_twins(planned)
     return tuple(planned)
-
-
-def adapter_file(machine: Machine, arm: Arm) -> Path | None:
-    """The adapter that an arm is run with; None for none.
-
-    A file alone would change every number of the arm without the protocol's knowledge, so it takes both: the scale in
-    the protocol, the file in ``drift.toml``.
-    """
-    path, scale = machine.adapter_file(arm.name), arm.settings.adapter_scale
-    where = f"{machine.path.name}: arms.{arm.name}"
-    if path is None and scale is not None:
-        raise ConfigError(
-            f"the protocol applies an adapter at scale {scale:g}, and no file is named",
-            where=where,
-            expected='adapter = "…"',
-            todo="name the adapter's file; same_model_as takes over the weight file alone",
-        )
-    if path is not None and scale is None:
-        raise ConfigError(
-            "the protocol applies no adapter to this arm",
-            where=f"{where}.adapter",
-            expected=f"no such key, or settings = {{ adapter_scale = 1.0 }} for arm {arm.name} in the protocol",
-            todo="take the key away, or declare the scale in a new version of the protocol",
-        )
-    return path
 
 
 def engine_settings(capture: Capture, arm: Arm, floor: Floor | None, *, threads: int) -> EngineSettings:
@@ -213,7 +227,35 @@ def engine_settings(capture: Capture, arm: Arm, floor: Floor | None, *, threads:
         kv=arm.kv,
         flash_attention=chosen.get("flash_attention") or arm.settings.flash_attention,
         adapter_scale=arm.settings.adapter_scale,
+        dtype=arm.settings.dtype,
+        quantise=arm.settings.quantise,
+        cache_prompt=chosen.get("cache_prompt"),
+        server=tuple(sorted((name, str(value)) for name, value in arm.settings.server.items())),
     )
+
+
+_OF_LLAMA_CPP = ("flash_attention", "micro_batch")
+_OF_THIS_PROCESS = (*_OF_LLAMA_CPP, "batch", "threads")
+
+
+def settings_identity(arm: Arm, settings: EngineSettings, place: Place | None) -> dict[str, object]:
+    """The settings that an engine takes, by name: what it would ignore is no part of what was executed.
+
+    What is absent leaves no key, so that a setting that engines learn later changes no id of rows that are stored.
+    """
+    ignored: tuple[str, ...] = ()
+    if arm.engine != "llama_cpp":
+        ignored = _OF_THIS_PROCESS if ENGINES[arm.engine].needs in ("place", "rows") else _OF_LLAMA_CPP
+    found = {
+        name: value
+        for name, value in asdict(settings).items()
+        if name != "adapter_scale" and name not in ignored and value is not None and value != ()
+    }
+    if settings.server:
+        found["server"] = dict(settings.server)
+    if place is not None:
+        found["concurrency"] = place.concurrency
+    return found
 
 
 def _set(settings: Settings) -> list[str]:

@@ -22,6 +22,8 @@ class Step:
     """Compare with the reference's spilled rows."""
     spill: bool
     """Keep the full rows for others to compare with: the reference's first pass."""
+    wanted_from: str = ""
+    """Capture whose best ids are asked for at each position, beside the execution's own."""
     keep_state: bool = False
     """Keep what the engine's memory holds behind the window, for what is generated from it."""
 
@@ -100,6 +102,7 @@ def _step(loaded: LoadedProtocol, reference: Execution, step: Step) -> dict[str,
         "capture": step.execution.capture_id,
         "comparison": step.execution.compared_with(reference) if step.compare else None,
         "spill": step.spill,
+        "wanted_from": step.wanted_from,
         "keep_state": step.keep_state,
     }
 

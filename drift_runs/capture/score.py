@@ -76,6 +76,7 @@ def score_window(
     *,
     reference: ReferenceRows | None = None,
     spill: Path | None = None,
+    wanted: Sequence[Sequence[int]] | None = None,
     analysis_threads: int = 1,
 ) -> ScoredWindow:
     """Score one window; full rows are compared, hashed and dropped, or spilled for others to compare with.
@@ -86,6 +87,8 @@ def score_window(
         rows to compare with; None takes the rows alone.
     spill
         file that receives the full rows (``.npy``, float32[n, columns], columns without padding).
+    wanted
+        ids a position, ascending, whose log-probabilities are kept beside the best.
     analysis_threads
         rows are analysed by that many threads while the engine waits; every row is computed alone, so the number
         changes no byte.
@@ -105,6 +108,7 @@ def score_window(
         target = np.lib.format.open_memmap(spill, mode="w+", dtype=np.float32, shape=(count, task.dictionary_size))
     row_parts: list[RowColumns] = []
     comparison_parts: list[PositionColumns] = []
+    told: list[NDArray[np.float32]] = []
     engine_s = 0.0
     done = 0
     blocks = _gathered(engine.score(task.tokens.tolist(), task.positions.tolist()))
@@ -129,13 +133,15 @@ def score_window(
             row_parts.append(part)
             if compared is not None:
                 comparison_parts.append(compared)
+        if wanted is not None:
+            told += _told(block, wanted[here], task.dictionary_size)
         if target is not None:
             target[here] = block.logits[:, : task.dictionary_size]
         done += len(block.positions)
     if done != count:
         raise EngineError(f"{done} rows were returned", where=f"window {task.window}", expected=f"{count} rows")
     hashes = [value for part in row_parts for value in part.row_full]
-    rows = _table(task, [part.arrays() for part in row_parts], {}, schema.ROWS)
+    rows = rows_table(task, [part.arrays() for part in row_parts], wanted_columns(wanted, told))
     comparison = None
     if reference is not None:
         same = rows_identical(reference.row_full, hashes)
@@ -193,6 +199,25 @@ def _analysed(
         return list(pool.map(analyse, slices))
 
 
+def _told(block: ScoredBlock, wanted: Sequence[Sequence[int]], dictionary_size: int) -> Iterator[NDArray[np.float32]]:
+    """Natural log-probabilities of chosen ids, a row at a time."""
+    for logits, ids in zip(block.logits, wanted, strict=True):
+        row = logits[:dictionary_size].astype(np.float64)
+        best = row.max()
+        yield (row[list(ids)] - best - np.log(np.exp(row - best).sum())).astype(np.float32)
+
+
+def wanted_columns(ids: Sequence[Sequence[int]] | None, logprobs: Sequence[NDArray[np.float32]]) -> dict[str, pa.Array]:
+    """The columns of ``ROWS`` for ids that were asked for; none where none were."""
+    if ids is None:
+        return {}
+    types = {name: schema.ROWS.field(name).type for name in ("wanted_ids", "wanted_logprobs")}
+    return {
+        "wanted_ids": pa.array([list(row) for row in ids], type=types["wanted_ids"]),
+        "wanted_logprobs": pa.array(list(logprobs), type=types["wanted_logprobs"]),
+    }
+
+
 def _refuse_non_finite(rows: RowColumns, positions: NDArray[np.int32], window: str) -> None:
     bad = np.flatnonzero(rows.flags & schema.RowFlag.NONFINITE)
     if bad.size:
@@ -202,6 +227,11 @@ def _refuse_non_finite(rows: RowColumns, positions: NDArray[np.int32], window: s
             expected="finite logits",
             todo="the window was dropped and nothing was averaged around it: check the weight file and the KV type",
         )
+
+
+def rows_table(task: WindowTask, parts: list[dict[str, pa.Array]], extra: dict[str, pa.Array]) -> pa.Table:
+    """Table ``ROWS`` of one window from columns of its parts and of all of it."""
+    return _table(task, parts, extra, schema.ROWS)
 
 
 def _table(

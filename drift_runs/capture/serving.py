@@ -15,15 +15,15 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from drift_runs.engines.base import EngineSettings
-from drift_runs.errors import DriftError, EngineError, ModelFileError, StoreError
+from drift_runs.errors import CannotGive, DriftError, EngineError, ModelFileError, StoreError
 from drift_runs.protocol.canonical import dictionary_sha256
 
 if TYPE_CHECKING:
-    from drift_runs.engines.llama_cpp import LlamaCpp
+    from drift_runs.engines.registry import Opening
 
 PARENT_GONE = 3
 
@@ -97,21 +97,18 @@ def send(events: TextIO, **event: Any) -> None:
 class Opened(NamedTuple):
     """An engine and what its ids say."""
 
-    engine: LlamaCpp
+    engine: Any
+    """An ``Engine`` or a ``ListedEngine``; a ``Branching`` one where that was asked for."""
     dictionary: list[bytes]
+    opening: Opening
 
 
 def check_unchanged(job: dict[str, Any]) -> None:
     """The identity of these rows names the digests of files: they must still be those files."""
-    from drift_runs.weights.gguf_file import file_stamp
-
-    files = [("weight file", job["model"], job["stamp"])]
-    if job["adapter"]:
-        files.append(("adapter", job["adapter"]["file"], job["adapter"]["stamp"]))
-    for what, name, stamp in files:
+    for what, (name, stamp) in job["stamps"].items():
         path = Path(name)
         # A file that is gone is for the engine to name, or is still open.
-        if path.exists() and list(file_stamp(path)) != stamp:
+        if path.exists() and list(_stamp(path)) != stamp:
             raise ModelFileError(
                 f"the {what} changed after its digest was taken",
                 where=name,
@@ -120,25 +117,59 @@ def check_unchanged(job: dict[str, Any]) -> None:
             )
 
 
+def _stamp(path: Path) -> tuple[int, ...]:
+    if path.is_dir():
+        from drift_runs.weights.folder_file import folder_stamp
+
+        return folder_stamp(path)
+    from drift_runs.weights.gguf_file import file_stamp
+
+    return file_stamp(path)
+
+
 def open_engine(job: dict[str, Any], *, branches: bool = False) -> Opened:
     """The engine of a job, whose dictionary is the one that the protocol names; ``branches``: one that can branch."""
     check_unchanged(job)
-    from drift_runs.engines.llama_cpp import LlamaCpp
-    from drift_runs.engines.llama_cpp_branches import BranchingLlamaCpp
+    from drift_runs.engines import registry
 
-    kind = BranchingLlamaCpp if branches else LlamaCpp
-    adapter = Path(job["adapter"]["file"]) if job["adapter"] else None
-    engine = kind(Path(job["model"]), EngineSettings(**job["settings"]), adapter=adapter)
-    table = engine.token_bytes()[: job["dictionary"]["size"]]
+    opening = registry.Opening.of_json(job["opening"])
+    engine = registry.open_engine(opening, branches=branches)
+    table = engine.token_bytes()
+    where = str(opening.model or opening.rows or (opening.place and opening.place.url))
+    if table is None:
+        raise CannotGive(
+            "nothing says the bytes of its tokens",
+            where=where,
+            expected="the protocol's dictionary, id by id",
+            todo='name the tokenizer in drift.toml: tokenizer = "…", a Hugging Face folder or its tokenizer.json',
+        )
+    size = job["dictionary"]["size"]
+    table = table[:size]
     found = dictionary_sha256(table)
-    if len(table) < job["dictionary"]["size"] or found != job["dictionary"]["sha256"]:
+    if len(table) < size or found != job["dictionary"]["sha256"]:
         raise ModelFileError(
             f"its dictionary has {len(table)} entries with SHA-256 {found[:16]}…",
-            where=job["model"],
-            expected=f"{job['dictionary']['size']} entries with {job['dictionary']['sha256'][:16]}…, as frozen",
-            todo="use a model with the protocol's tokenizer: token-level figures need the same dictionary",
+            where=where,
+            expected=f"{size} entries with {job['dictionary']['sha256'][:16]}…, as frozen",
+            todo=_difference(job, table)
+            or "use a model with the protocol's tokenizer: token-level figures need the same dictionary",
         )
-    return Opened(engine, table)
+    return Opened(engine, table, opening)
+
+
+def _difference(job: dict[str, Any], table: list[bytes]) -> str:
+    """The first id that says something else than in the dictionary that another arm left in the store."""
+    from drift_runs.store import Store
+
+    store = Store(Path(job["store"]))
+    if not store.dictionary_file(job["dictionary"]["sha256"]).is_file():
+        return ""
+    known = store.read_dictionary(job["dictionary"]["sha256"])
+    for token, (one, other) in enumerate(zip_longest(known, table)):
+        if one != other:
+            said = "nothing" if other is None else repr(other)
+            return f"the first difference is id {token}: {one!r} in the protocol's dictionary, {said} here"
+    return ""
 
 
 def peak_bytes() -> int:

@@ -14,7 +14,8 @@ import numpy as np
 
 from drift_runs import schema
 from drift_runs.capture.score import ReferenceRows, ScoredWindow, WindowTask, score_window, scored_positions
-from drift_runs.capture.serving import check_unchanged, open_engine, peak_bytes, send, serve
+from drift_runs.capture.score_listed import score_listed_window
+from drift_runs.capture.serving import Opened, check_unchanged, open_engine, peak_bytes, send, serve
 from drift_runs.engines.base import Engine, KeepsState
 from drift_runs.measure.copies import copy_marks
 from drift_runs.measure.literals import literal_marks
@@ -26,19 +27,19 @@ _SPARED_BYTES = 2_000_000_000
 
 def _work(job: dict[str, Any], events: TextIO) -> None:
     started = time.perf_counter()
-    engine, table = open_engine(job)
+    opened = open_engine(job)
+    engine, table = opened.engine, opened.dictionary
     send(events, event="open", seconds=time.perf_counter() - started)
     store = Store(Path(job["store"]))
     store.write_dictionary(table)
     for step in job["steps"]:
-        _step(engine, store, job, step, table, events)
+        _step(opened, store, job, step, events)
     send(events, event="done", peak_bytes=peak_bytes())
     engine.close()
 
 
-def _step(
-    engine: Engine, store: Store, job: dict[str, Any], step: dict[str, Any], table: list[bytes], events: TextIO
-) -> None:
+def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any], events: TextIO) -> None:
+    engine, table = opened.engine, opened.dictionary
     name = step["window"]
     task = WindowTask(
         window=name,
@@ -61,8 +62,12 @@ def _step(
     spill = store.spill_file(name) if step["spill"] else None
     if spill is not None:
         spill.parent.mkdir(parents=True, exist_ok=True)
-    threads = min(job["settings"]["threads"], os.cpu_count() or 1)
-    scored = score_window(engine, task, reference=reference, spill=spill, analysis_threads=threads)
+    wanted = _wanted(store, step["wanted_from"], name) if step["wanted_from"] else None
+    if opened.opening.kind.listed:
+        scored = score_listed_window(engine, task, wanted=wanted)
+    else:
+        threads = min(opened.opening.settings.threads, os.cpu_count() or 1)
+        scored = score_window(engine, task, reference=reference, spill=spill, wanted=wanted, analysis_threads=threads)
     before = time.perf_counter()
     if step["keep_state"]:
         _keep_state(engine, store, job, step)
@@ -90,6 +95,12 @@ def _step(
         engine_s=scored.engine_s,
         own_s=scored.own_s + time.perf_counter() - before,
     )
+
+
+def _wanted(store: Store, capture: str, window: str) -> list[list[int]]:
+    """The reference's best ids at each position, ascending."""
+    rows = read_table(store.rows_file(capture, window), schema.ROWS)
+    return [sorted(ids) for ids in rows["top_ids"].to_pylist()]
 
 
 def _keep_state(engine: Engine, store: Store, job: dict[str, Any], step: dict[str, Any]) -> None:

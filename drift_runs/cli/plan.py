@@ -98,20 +98,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _executions(loaded, machine_file, follow_ups):
     from drift_runs.capture.execution import plan_executions
-    from drift_runs.engines.llama_cpp import identity
     from drift_runs.machine import load_machine
 
-    return plan_executions(loaded, load_machine(machine_file), identity(), follow_ups=follow_ups)
+    return plan_executions(loaded, load_machine(machine_file), follow_ups=follow_ups)
 
 
 def measure_probe(loaded, reference) -> Probe:
-    """Score the first ``PROBE_TOKENS`` tokens of the longest window with the reference's model."""
+    """Score the first ``PROBE_TOKENS`` tokens of the longest window with the reference's engine."""
+    import contextlib
+
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from drift_runs.capture.score import WindowTask, score_window
-    from drift_runs.engines.llama_cpp import LlamaCpp
+    from drift_runs.capture.score_listed import score_listed_window
+    from drift_runs.engines.registry import open_engine
 
     tokens = max((loaded.tokens(window.name) for window in loaded.protocol.windows), key=len)[:PROBE_TOKENS]
     share = sum(_scored(window) for window in loaded.protocol.windows) / sum(
@@ -127,10 +129,14 @@ def measure_probe(loaded, reference) -> Probe:
         top_k=loaded.protocol.capture.top_k,
         dictionary_size=loaded.protocol.dictionary.size,
     )
-    adapter = None if reference.adapter is None else reference.adapter.path
-    with LlamaCpp(reference.weights.path, reference.settings, adapter=adapter) as engine:
-        score_window(engine, task)  # warm: the first run reads the file and allocates
-        scored = score_window(engine, task, analysis_threads=reference.settings.threads)
+    with contextlib.closing(open_engine(reference.opening(task.dictionary_size))) as engine:
+        # Warm: the first run reads the file and allocates, and a server fills its cache.
+        if reference.listed:
+            score_listed_window(engine, task)
+            scored = score_listed_window(engine, task)
+        else:
+            score_window(engine, task)
+            scored = score_window(engine, task, analysis_threads=reference.settings.threads)
     sink = pa.BufferOutputStream()
     pq.write_table(scored.rows, sink, compression="zstd", compression_level=3)
     return Probe(

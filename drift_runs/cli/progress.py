@@ -63,7 +63,7 @@ class CampaignProgress:
 
     def opening(self, execution: Execution) -> None:
         self._current = execution.name
-        self._line.show(f"{execution.name}: opening {execution.weights.path.name}")
+        self._line.show(f"{execution.name}: opening {execution.opened_from}")
 
     def window(self, done: WindowDone) -> None:
         self._tokens += done.tokens

@@ -133,7 +133,6 @@ def execute(
     from drift_runs.campaign import Outcome, Request, run_campaign
     from drift_runs.cli import generated, remarks, table
     from drift_runs.cli.progress import CampaignProgress, duration
-    from drift_runs.engines.llama_cpp import identity
     from drift_runs.errors import ConfigError, EngineError
     from drift_runs.lanes.bounds import WHOLE
     from drift_runs.store import Store
@@ -167,7 +166,7 @@ def execute(
         bounds=bounds or WHOLE,
     )
     try:
-        result = run_campaign(request, identity(), progress)
+        result = run_campaign(request, None, progress)
     finally:
         progress.close()
     if as_json:

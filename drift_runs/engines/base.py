@@ -191,6 +191,15 @@ class ListedEngine(Protocol):
 
 
 @runtime_checkable
+class TakesState(Protocol):
+    """An engine that goes on from what ``KeepsState`` wrote."""
+
+    def take_state(self, tokens: Sequence[int], file: Path) -> bool:
+        """Hold ``tokens`` as they lie in ``file``, evaluating nothing; False: it cannot be used."""
+        ...
+
+
+@runtime_checkable
 class KeepsState(Protocol):
     """An engine whose memory can be written to a file, and read again by another process."""
 

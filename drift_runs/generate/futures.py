@@ -14,6 +14,7 @@ from drift_runs.errors import EngineError, NonFiniteLogits
 from drift_runs.generate.calls import WellFormed
 from drift_runs.generate.environment import TEXT, answer
 from drift_runs.generate.future import CONTEXT, HORIZON, STRUCTURE, TURN, Future, Scene
+from drift_runs.generate.listed import Listed, Row, best_of
 from drift_runs.generate.structures import Structure, enclosing, end_of
 from drift_runs.generate.syntaxes import parse
 from drift_runs.protocol.generation import Environment, ScriptedResult
@@ -29,10 +30,11 @@ Stops = Literal["structure", "turn"]
 class Branching(Protocol):
     """An engine that keeps a history and continues it again and again."""
 
-    def hold(self, tokens: Sequence[int], wanted: Sequence[int]) -> Logits:
+    def hold(self, tokens: Sequence[int], wanted: Sequence[int]) -> Logits | Sequence[Listed]:
         """Forget everything and take ``tokens`` in the shape of a capture.
 
-        Returns float32[len(wanted), columns], a copy: the logits behind the tokens at the ascending indices ``wanted``.
+        Returns float32[len(wanted), columns], a copy: the logits behind the tokens at the ascending indices ``wanted``;
+        of an engine that lists entries, what it lists there.
         """
         ...
 
@@ -40,8 +42,8 @@ class Branching(Protocol):
         """Drop the branch before; a new one begins behind the first ``count`` of the held tokens."""
         ...
 
-    def append(self, token: int) -> Logits:
-        """Add one token to the branch in decode shape; logits float32[columns] of the next (a copy)."""
+    def append(self, token: int) -> Row:
+        """Add one token to the branch in decode shape; the next one's logits float32[columns] (a copy), or entries."""
         ...
 
     def tokenize(self, text: str, *, special: bool = True) -> list[int]: ...
@@ -216,11 +218,26 @@ class _Walk:
         if token not in self.scene.end_tokens:
             self.turn += self.scene.dictionary[token]
 
-    def _append(self, token: int) -> Logits:
-        return self.engine.append(token)[: len(self.scene.dictionary)]
+    def _append(self, token: int) -> Row:
+        row = self.engine.append(token)
+        return row if isinstance(row, Listed) else row[: len(self.scene.dictionary)]
 
-    def _write(self, logits: Logits) -> None:
+    def _write(self, row: Row) -> None:
         behind = f"{self.where}, {len(self.tokens)} tokens behind it"
+        if isinstance(row, Listed):
+            self._write_listed(row, behind)
+        else:
+            self._write_logits(row, behind)
+        self.left -= 1
+
+    def _write_listed(self, row: Listed, behind: str) -> None:
+        if self.grammar is not None:
+            raise EngineError("a grammar needs logits, and this engine lists entries", where=behind)
+        best_of(row, len(self.scene.dictionary))
+        top = row.ids[:ALTERNATIVES], row.logprobs[:ALTERNATIVES]
+        self._add(row.ids[0], written=True, logprob=row.logprobs[0], top=top)
+
+    def _write_logits(self, logits: Logits, behind: str) -> None:
         best = logits.max()  # NaN where one is
         if not np.isfinite(best):
             raise NonFiniteLogits(
@@ -238,7 +255,6 @@ class _Walk:
         ids = _best(logits)
         top = tuple(ids.tolist()), tuple((shifted[ids] - total).tolist())
         self._add(token, written=True, logprob=float(shifted[token] - total), top=top)
-        self.left -= 1
         if self.grammar is not None:
             self.grammar.accept(token)
 

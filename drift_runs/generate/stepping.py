@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from drift_runs.errors import ConfigError, NonFiniteLogits
 from drift_runs.generate.coupled import choose as choose_with
 from drift_runs.generate.coupled import dictionary_logits, gumbel
+from drift_runs.generate.listed import Listed, Row, best_of
 from drift_runs.schema import ROLLOUTS
 
 
 class Continues(Protocol):
     """The part of an engine that goes on from a history."""
 
-    def start(self, tokens: Sequence[int]) -> NDArray[np.float32]: ...
+    def start(self, tokens: Sequence[int]) -> Row: ...
 
-    def append(self, token: int) -> NDArray[np.float32]: ...
+    def append(self, token: int) -> Row: ...
 
 
 Choose = Callable[[NDArray[np.float64], int], int]
@@ -66,16 +67,27 @@ def roll(
     row = engine.start(ids)
     while True:
         step = len(token_ids)
-        try:
-            logits = dictionary_logits(row, len(row) if size is None else size)
-        except NonFiniteLogits as error:
-            raise NonFiniteLogits(error.what, where=f"step {step}, behind {len(ids) + step} tokens") from None
-        token = choose(logits, step)
+        if isinstance(row, Listed):
+            token, logprob = _listed(row, choose, size)
+        else:
+            try:
+                logits = dictionary_logits(row, len(row) if size is None else size)
+            except NonFiniteLogits as error:
+                raise NonFiniteLogits(error.what, where=f"step {step}, behind {len(ids) + step} tokens") from None
+            token = choose(logits, step)
+            logprob = _logprob(logits, token)
         token_ids.append(token)
-        logprobs.append(_logprob(logits, token))
+        logprobs.append(logprob)
         if len(token_ids) == tokens:
             return Rolled(token_ids=tuple(token_ids), logprobs=tuple(logprobs))
         row = engine.append(token)
+
+
+def _listed(row: Listed, choose: Choose, size: int | None) -> tuple[int, float]:
+    if choose is not greedy:
+        raise ConfigError("common noise needs logits, and this engine lists entries", expected="greedy decoding")
+    token = best_of(row, row.ids[0] + 1 if size is None else size)
+    return token, row.logprobs[0]
 
 
 def rolled_table(rolled: Iterable[tuple[str, Rolled]], dictionary: Sequence[bytes], *, run: int = 0) -> pa.Table:

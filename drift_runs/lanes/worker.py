@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drift_runs.capture.serving import check_unchanged, open_engine, peak_bytes, send, serve
+from drift_runs.engines.base import TakesState
 from drift_runs.engines.grammar import Grammar, Grammars
-from drift_runs.engines.llama_cpp_branches import BranchingLlamaCpp
+from drift_runs.engines.listed_branches import ListedBranches
 from drift_runs.errors import NotAllowed
 from drift_runs.generate.future import Future, Scene
 from drift_runs.generate.futures import Rule, follow, futures_table
+from drift_runs.generate.listed import Listed, best_of
 from drift_runs.lanes.identity import FUTURES, TASKS
 from drift_runs.lanes.rolling import roll_step
 from drift_runs.lanes.scenes import end_tokens, scene_of
@@ -27,7 +29,8 @@ from drift_runs.store import Store
 class _Bench(NamedTuple):
     """What every step of a worker works with."""
 
-    engine: BranchingLlamaCpp
+    engine: Any
+    """A ``Branching`` engine that starts and appends."""
     store: Store
     dictionary: Sequence[bytes]
     events: TextIO
@@ -37,7 +40,12 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     started = time.perf_counter()
     opened = open_engine(job, branches=True)
     send(events, event="open", seconds=time.perf_counter() - started)
-    bench = _Bench(opened.engine, Store(Path(job["store"])), opened.dictionary, events)
+    engine = opened.engine
+    if opened.opening.kind.listed:
+        engine = ListedBranches(
+            engine, context_tokens=opened.opening.settings.context_tokens, dictionary=opened.dictionary
+        )
+    bench = _Bench(engine, Store(Path(job["store"])), opened.dictionary, events)
     bench.store.write_dictionary(opened.dictionary)
     for step in job["steps"]:
         if step["lane"] in (FUTURES, TASKS):
@@ -77,7 +85,7 @@ class _WindowStep:
         # All of it, whatever is missing: which roots are explored must not change what is computed.
         held = self.step["tokens"][: self.step["held"]]
         engine = self.bench.engine
-        if "state" in self.step and engine.take_state(held, Path(self.step["state"])):
+        if self._taken_up(held):
             best = dict(self.step["best"])
         else:
             logits = engine.hold(held, [position - 1 for position in positions])
@@ -99,8 +107,18 @@ class _WindowStep:
                 self.bench.store.write_answer(self.step["generation"], name, futures_table([answer]))
                 started = self._tell(started)
 
-    def _best(self, row: NDArray[np.float32]) -> int:
-        return int(np.argmax(row[: len(self.bench.dictionary)]))
+    def _taken_up(self, held: Sequence[int]) -> bool:
+        """Whether the engine holds the text without evaluating it again, and what it chose there is known."""
+        if "best" not in self.step:
+            return False
+        engine = self.bench.engine
+        if isinstance(engine, ListedBranches):
+            engine.take(held)
+            return True
+        return isinstance(engine, TakesState) and engine.take_state(held, Path(self.step["state"]))
+
+    def _best(self, row: NDArray[np.float32] | Listed) -> int:
+        return best_of(row, len(self.bench.dictionary))
 
     def _scene(self, position: int) -> Scene:
         rule = self.step["rule"]

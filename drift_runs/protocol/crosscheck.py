@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from drift_runs.protocol.model import Arm, Capture, KVType, Protocol, Settings, Stream, Window
+from drift_runs.protocol.model import LOGIT_ENGINES, SERVERS, Arm, Capture, KVType, Protocol, Settings, Stream, Window
 from drift_runs.protocol.problems import Loc, Problems, shown
 
-GEOMETRY_KEYS = ("batch", "micro_batch", "threads", "path_shape")
+GEOMETRY_KEYS = ("batch", "micro_batch", "threads", "path_shape", "cache_prompt")
+
+
+_ANOTHER_MODEL = {
+    "adapter_scale": "the same weights with the adapter at another scale are another model",
+    "dtype": "the same weights in another type are another model",
+    "quantise": "weights quantised otherwise are another model",
+    "server": "a server that was started otherwise may hold another model",
+}
+"""Settings that no geometry floor changes, and why."""
 
 
 def cross_check(problems: Problems, protocol: Protocol, streams: Mapping[str, Stream]) -> None:
@@ -56,10 +65,20 @@ def _settings(problems: Problems, protocol: Protocol) -> None:
     capture = protocol.capture
     if protocol.dictionary is None:
         problems.add(("dictionary",), "missing key 'dictionary'", expected="[dictionary] with size and sha256")
-    if capture.full_vocabulary != "yes":
+    if capture.full_vocabulary == "no" and not capture.divergence.startswith("kl.topk-"):
         problems.add(
-            ("capture", "full_vocabulary"), "'no' is for imported rows", expected="'yes': engines here give full rows"
+            ("capture", "divergence"),
+            f"{shown(capture.divergence)} needs full rows, and full_vocabulary is 'no'",
+            expected="one of the kl.topk-* definitions",
         )
+    if capture.full_vocabulary == "yes":
+        for index, arm in enumerate(protocol.arms):
+            if arm.engine not in (*LOGIT_ENGINES, "imported"):
+                problems.add(
+                    ("arms", index, "engine"),
+                    f"{shown(arm.engine)} lists the best entries of a row, and full_vocabulary is 'yes'",
+                    expected="capture.full_vocabulary = 'no' with a kl.topk-* divergence",
+                )
     _batches(problems, ("capture", "micro_batch"), capture.micro_batch, capture.batch)
     buckets = protocol.history.buckets
     for index in range(1, len(buckets)):
@@ -320,20 +339,22 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
                     expected="no settings, or kind 'geometry'",
                 )
             continue
-        if "adapter_scale" in changed:
+        for key in sorted(changed & set(_ANOTHER_MODEL)):
             problems.add(
-                (*loc, "settings", "adapter_scale"),
-                "the same weights with the adapter at another scale are another model",
+                (*loc, "settings", key),
+                _ANOTHER_MODEL[key],
                 expected="no such key: a floor is an arm against itself",
                 todo="declare an arm of its own for it",
             )
+        if floor.settings is not None:
+            engine_settings(problems, loc, arm, floor.settings)
         before = _effective(arm.settings, protocol.capture)
         after = before | {key: getattr(floor.settings, key) for key in changed}
         if all(before[key] == after[key] for key in GEOMETRY_KEYS):
             problems.add(
                 (*loc, "settings"),
                 f"a geometry floor must change the geometry of arm {shown(arm.name)}",
-                expected="another batch, micro_batch, threads or path_shape",
+                expected="another batch, micro_batch, threads, path_shape or cache_prompt",
             )
         _batches(problems, (*loc, "settings", "micro_batch"), after["micro_batch"], after["batch"])
 
@@ -347,9 +368,10 @@ def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
             todo="bring rows of other tools in with drift import",
         )
         return
-    if arm.kv not in get_args(KVType):
+    if arm.engine == "llama_cpp" and arm.kv not in get_args(KVType):
         problems.unknown((*loc, "kv"), "KV type", arm.kv, get_args(KVType))
         return
+    engine_settings(problems, loc, arm, arm.settings)
     if arm.role == "reference" and arm.launches > 1:
         problems.add(
             (*loc, "launches"),
@@ -359,7 +381,8 @@ def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
         )
     if arm.against:
         problems.add((*loc, "against"), "only imported arms have a reference of their own", expected="no such key")
-    if arm.kv not in ("f32", "f16", "bf16") and arm.settings.flash_attention == "off":
+    unquantised = arm.engine != "llama_cpp" or arm.kv in ("f32", "f16", "bf16")
+    if not unquantised and arm.settings.flash_attention == "off":
         problems.add(
             (*loc, "settings", "flash_attention"),
             f"a {arm.kv} V cache needs flash attention",
@@ -370,6 +393,32 @@ def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
         _batches(problems, (*loc, "settings", "micro_batch"), settings["micro_batch"], settings["batch"])
 
 
+_ONLY: dict[str, tuple[str, ...]] = {
+    "flash_attention": ("llama_cpp",),
+    "batch": LOGIT_ENGINES,
+    "micro_batch": ("llama_cpp",),
+    "threads": LOGIT_ENGINES,
+    "adapter_scale": ("llama_cpp",),
+    "dtype": ("transformers", "mlx"),
+    "quantise": ("transformers",),
+    "cache_prompt": SERVERS,
+    "server": (*SERVERS, "tensorrt_llm"),
+}
+"""Which engines take a setting: any other would ignore it, and the protocol would say what is not so."""
+
+
+def engine_settings(problems: Problems, loc: Loc, arm: Arm, settings: Settings) -> None:
+    """Refuse what the arm's engine does not take; ``settings``: the arm's own, or those of a floor of it."""
+    for name in type(settings).model_fields:
+        takers = _ONLY.get(name)
+        if takers is not None and name in settings.model_fields_set and arm.engine not in takers:
+            problems.add(
+                (*loc, "settings", name),
+                f"engine {shown(arm.engine)} does not take it",
+                expected=f"no such key, or engine {' or '.join(takers)}",
+            )
+
+
 def _effective(settings: Settings, capture: Capture) -> dict:
     """What an arm runs with: its own settings, else the capture's."""
     return {
@@ -378,4 +427,5 @@ def _effective(settings: Settings, capture: Capture) -> dict:
         "threads": settings.threads,
         "path_shape": settings.path_shape or capture.path_shape,
         "flash_attention": settings.flash_attention,
+        "cache_prompt": settings.cache_prompt,
     }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from drift_runs.protocol.canonical import canonical_json
 from drift_runs.protocol.crosscheck import unique
 from drift_runs.protocol.generation import Branches, Environment, Rollouts, Task
-from drift_runs.protocol.model import Answer, Protocol, Stream
+from drift_runs.protocol.model import LOGIT_ENGINES, Answer, Protocol, Stream
 from drift_runs.protocol.problems import Loc, Problems, did_you_mean, one_of, shown
 from drift_runs.protocol.prompts import ReadPrompts
 
@@ -256,8 +256,12 @@ def _constrained(problems: Problems, protocol: Protocol, streams: Mapping[str, S
         arm = arms.get(constrained.arm)
         if arm is None:
             problems.unknown((*loc, "arm"), "arm", constrained.arm, arms)
-        elif arm.engine == "imported":
-            problems.add((*loc, "arm"), f"{shown(arm.name)} has no engine to run", expected="an arm that is run here")
+        elif arm.engine not in LOGIT_ENGINES:
+            problems.add(
+                (*loc, "arm"),
+                f"a grammar needs logits, and engine {shown(arm.engine)} gives none",
+                expected=f"an arm of {' or '.join(LOGIT_ENGINES)}",
+            )
         if protocol.branches is None and not protocol.tasks:
             problems.add(loc, "nothing is generated that it could hold", expected="[branches] or [[tasks]]")
         if constrained.grammar == "tools" and streams and not any(stream.tools for stream in streams.values()):
@@ -336,6 +340,13 @@ def _sampled(problems: Problems, protocol: Protocol, read: ReadPrompts) -> None:
     if protocol.rollouts is None:
         problems.add(("sampled",), "nothing says what is sampled behind", expected="[rollouts]: prompts and their ids")
         return
+    for index, arm in enumerate(protocol.arms):
+        if arm.engine not in (*LOGIT_ENGINES, "imported"):
+            problems.add(
+                ("arms", index, "engine"),
+                f"common noise needs logits, and engine {shown(arm.engine)} gives none",
+                expected="no [sampled], or arms of " + " or ".join(LOGIT_ENGINES),
+            )
     for index, temperature in enumerate(sampled.temperatures):
         if temperature in sampled.temperatures[:index]:
             problems.add(("sampled", "temperatures", index), f"{temperature:g} is given twice", expected="each once")

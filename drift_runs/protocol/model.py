@@ -38,6 +38,24 @@ RangeKind = Literal[
 ]
 Role = Literal["prompt", "generated"]
 Divergence = Literal["kl.full", "js.full", "kl.topk-tail", "kl.topk-shared", "kl.topk-lower", "kl.topk-floor"]
+EngineName = Literal[
+    "llama_cpp",
+    "transformers",
+    "mlx",
+    "tensorrt_llm",
+    "llama_server",
+    "vllm",
+    "sglang",
+    "tgi",
+    "mlx_lm_server",
+    "generic",
+    "replay",
+    "imported",
+]
+LOGIT_ENGINES = ("llama_cpp", "transformers", "mlx")
+"""Engines of this process that give the logits of the whole dictionary."""
+SERVERS = ("llama_server", "vllm", "sglang", "tgi", "mlx_lm_server", "generic")
+"""Engines behind an address."""
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_0", "q5_1", "q4_0", "q4_1", "iq4_nl"]
 PathShape = Literal["prefill", "decode"]
 
@@ -66,8 +84,9 @@ class Capture(Part):
     top_k: Annotated[int, Field(ge=1, le=1024)] = 64
     path_shape: PathShape = "prefill"
     full_vocabulary: Literal["yes", "no"] = "yes"
-    """``yes``: full distributions are compared at every scored position. ``no``: the best ``top_k`` entries of rows
-    that were imported; no engine is run that way."""
+    """``yes``: full distributions are compared at every scored position; only engines of this process give them.
+    ``no``: the best ``top_k`` entries of every arm's stored rows are compared, so that servers, and rows of another
+    machine, can be arms."""
     divergence: Divergence = "kl.full"
     """The definition that quantiles, worst range, verdict and ranking use; the others stand beside it."""
     context_tokens: Annotated[int, Field(ge=8, lt=2**31)] = 2048
@@ -202,6 +221,17 @@ class Settings(Part):
     path_shape: PathShape | None = None
     adapter_scale: Annotated[float, Field(gt=0, le=64)] | None = None
     """The engine loads the adapter that ``drift.toml`` names for the arm and applies it at this scale; absent: none."""
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    """What ``transformers`` and ``mlx`` compute in."""
+    quantise: Name | None = None
+    """How ``transformers`` quantises weights when it loads them: ``<library>-<scheme>``, as in ``bnb-nf4``."""
+    cache_prompt: bool | None = None
+    """Whether a server may reuse what it holds of a history: another geometry of the same weights."""
+    server: dict[Annotated[str, Field(min_length=1, max_length=64)], str | int | float | bool] = Field(
+        default_factory=dict
+    )
+    """What the arm's server was started with, by the server's own names of its options. Nothing is started with it: it
+    is part of the arm's identity, and held against what the server says of itself."""
 
 
 class Arm(Part):
@@ -215,9 +245,9 @@ class Arm(Part):
     weights: Name
     """Declared weight type (``f16``, ``q8_0``, …); a file of another dominant type is refused."""
     kv: Name = "f16"
-    """Type of both K and V in the cache; an engine that is run here takes those of ``KVType``."""
-    engine: Literal["llama_cpp", "imported"] = "llama_cpp"
-    """``imported``: its rows came from elsewhere and no engine is run."""
+    """Type of both K and V in the cache; ``llama_cpp`` takes those of ``KVType``, others have names of their own."""
+    engine: EngineName = "llama_cpp"
+    """``imported``: its rows came from elsewhere and no engine is run; ``replay``: recorded rows are played."""
     hardware: str = ""
     """Where imported rows were made; of rows made here the engine says it."""
     settings: Settings = Settings()

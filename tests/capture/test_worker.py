@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from drift_runs.capture.child import opening
 from drift_runs.capture.process import Finished, Opened, Step, WindowDone, run_launch
 from drift_runs.errors import EngineDied, ModelFileError, StoreError
 from drift_runs.protocol.load import load_protocol
@@ -143,8 +144,7 @@ def test_the_process_ends_when_its_parent_is_killed(campaign: Campaign, tmp_path
 
 def endless_job(campaign: Campaign) -> dict:
     """A job that keeps the engine at work for minutes."""
-    from dataclasses import asdict
-
+    
     loaded = load_protocol(campaign.protocol)
     reference = campaign.executions()["f16"]
     step = {
@@ -155,17 +155,11 @@ def endless_job(campaign: Campaign) -> dict:
         "capture": reference.capture_id,
         "comparison": None,
         "spill": False,
+        "wanted_from": "",
         "keep_state": False,
     }
     return {
-        "store": str(campaign.root),
-        "process": "endless",
-        "arm": "f16",
-        "model": str(reference.weights.path),
-        "stamp": list(reference.weights.stamp),
-        "adapter": None,
-        "settings": asdict(reference.settings),
-        "dictionary": loaded.protocol.dictionary.model_dump(),
+        **opening(campaign.store, loaded, reference),
         "top_k": 8,
         "marks": {"copy_tokens": 12, "copy_distance_tokens": 2048},
         "reference": reference.capture_id,

@@ -330,7 +330,7 @@ CASES = {
     ),
     "rows that cannot be taken": (
         {"capture.full_vocabulary": "no"},
-        r"capture\.full_vocabulary: 'no' is for imported rows; expected 'yes'",
+        r"capture\.divergence: 'kl\.full' needs full rows, and full_vocabulary is 'no'; expected one of the kl",
     ),
     "stream name too long": ({"windows[3].stream": "a" * 400}, r"windows\[3\]\.stream of 'odd': "),
 }

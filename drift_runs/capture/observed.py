@@ -1,0 +1,144 @@
+"""What this machine has for the arms of a protocol: weight files, adapters, engines, servers. Each is asked once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from drift_runs.engines.base import EngineIdentity, EngineSettings, ListedEngine
+from drift_runs.engines.registry import ENGINES, Opening, open_engine, process_identity
+from drift_runs.errors import ConfigError, ModelFileError
+from drift_runs.machine import Machine, Place
+from drift_runs.protocol.model import Arm, Floor
+from drift_runs.weights.gguf_file import WeightsFile, inspect
+
+
+class Found(NamedTuple):
+    """What takes an arm's rows."""
+
+    engine: EngineIdentity
+    said: Mapping[str, str]
+    """Of a server: what it says of itself."""
+    place: Place | None
+    rows: Path | None
+
+
+class Observer:
+    """``engine``: identity of ``llama_cpp`` where it is known already."""
+
+    def __init__(self, machine: Machine, dictionary_size: int, engine: EngineIdentity | None = None) -> None:
+        self._machine = machine
+        self._size = dictionary_size
+        self._llama_cpp = engine
+        self._files: dict[Path, WeightsFile] = {}
+        self._asked: dict[str, tuple[EngineIdentity, Mapping[str, str]]] = {}
+
+    def weights(self, arm: Arm) -> WeightsFile | None:
+        """The arm's weight file or model folder; None where a server's owner names none."""
+        needs = ENGINES[arm.engine].needs
+        if needs == "rows" or (needs == "place" and not self._machine.names_model(arm.name)):
+            return None
+        path = self._machine.model_file(arm.name)
+        found = self._inspected(path, folder=path.is_dir() and needs != "gguf")
+        declared = arm.weights.lower()
+        # What is quantised when it is loaded has another type than its file; the facet names what is computed with.
+        if arm.settings.quantise is not None:
+            if declared != arm.settings.quantise.lower():
+                raise ConfigError(
+                    f"arm {arm.name} declares weights {arm.weights}, and they are quantised as {arm.settings.quantise}",
+                    where=f"arms.{arm.name}",
+                    expected=f"weights = {arm.settings.quantise!r}",
+                )
+        elif found.dominant != declared and needs != "place":
+            raise ModelFileError(
+                f"arm {arm.name} declares weights {arm.weights}, the file holds {found.label}",
+                where=str(path),
+                todo="name the right file in drift.toml",
+            )
+        return found
+
+    def adapter(self, arm: Arm) -> WeightsFile | None:
+        """The adapter's file of an arm that declares one."""
+        path = adapter_file(self._machine, arm)
+        return None if path is None else self._inspected(path, folder=False, what="adapter")
+
+    def _inspected(self, path: Path, *, folder: bool, what: str = "model") -> WeightsFile:
+        if path not in self._files:
+            if folder:
+                from drift_runs.weights.folder_file import inspect_folder
+
+                self._files[path] = inspect_folder(path)
+            else:
+                self._files[path] = inspect(path, what=what)
+        return self._files[path]
+
+    def found(self, arm: Arm, settings: EngineSettings, *, floor: Floor | None, launch: int) -> Found:
+        """The engine of an arm, or of a repeat of it.
+
+        Raises
+        ------
+        ConfigError
+            a further launch of a server without a server of its own: a running server cannot be started anew from here.
+        EngineError
+            an engine's library is missing, or a server does not answer.
+        """
+        kind = ENGINES[arm.engine]
+        if kind.needs in ("gguf", "folder"):
+            if arm.engine == "llama_cpp" and self._llama_cpp is not None:
+                return Found(self._llama_cpp, {}, None, None)
+            return Found(process_identity(arm.engine, settings), {}, None, None)
+        name = self._table(arm, floor, launch)
+        place = self._machine.place(name) if kind.needs == "place" else None
+        rows = self._machine.rows_folder(name) if kind.needs == "rows" else None
+        opening = Opening(engine=arm.engine, settings=settings, dictionary_size=self._size, place=place, rows=rows)
+        asked = json.dumps(opening.as_json(), sort_keys=True)
+        if asked not in self._asked:
+            with contextlib.closing(open_engine(opening)) as engine:
+                self._asked[asked] = engine.identity, _said(engine)
+        return Found(*self._asked[asked], place, rows)
+
+    def _table(self, arm: Arm, floor: Floor | None, launch: int) -> str:
+        """Name of the table in ``drift.toml`` that says where a repeat of an arm is found."""
+        repeat = floor.name if floor is not None else f"{arm.name}#{launch}" if launch > 1 else arm.name
+        if self._machine.knows(repeat):
+            return repeat
+        if launch > 1:
+            raise ConfigError(
+                "a further launch needs a server of its own",
+                where=f"{self._machine.path.name}: arms.{repeat}",
+                expected=f"a table of that name: the same server of arm {arm.name}, started once more",
+                todo="start it again at another port, or declare a floor of kind 'pass'",
+            )
+        return arm.name
+
+
+def _said(engine: ListedEngine) -> dict[str, str]:
+    return dict(sorted(engine.said().items()))
+
+
+def adapter_file(machine: Machine, arm: Arm) -> Path | None:
+    """The adapter that an arm is run with; None for none.
+
+    A file alone would change every number of the arm without the protocol's knowledge, so it takes both: the scale in
+    the protocol, the file in ``drift.toml``.
+    """
+    path, scale = machine.adapter_file(arm.name), arm.settings.adapter_scale
+    where = f"{machine.path.name}: arms.{arm.name}"
+    if path is None and scale is not None:
+        raise ConfigError(
+            f"the protocol applies an adapter at scale {scale:g}, and no file is named",
+            where=where,
+            expected='adapter = "…"',
+            todo="name the adapter's file; same_model_as takes over the weight file alone",
+        )
+    if path is not None and scale is None:
+        raise ConfigError(
+            "the protocol applies no adapter to this arm",
+            where=f"{where}.adapter",
+            expected=f"no such key, or settings = {{ adapter_scale = 1.0 }} for arm {arm.name} in the protocol",
+            todo="take the key away, or declare the scale in a new version of the protocol",
+        )
+    return path
