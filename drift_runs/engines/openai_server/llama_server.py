@@ -1,0 +1,346 @@
+"""llama.cpp's own server: rows one token at a time over its cached prefix, the bytes of its whole dictionary.
+
+It gives no log-probabilities of prompt tokens (builds of 2026 take ``echo`` and ignore it), so each scored position is
+a request of one token, and the server's cache holds what lies before it. What was evaluated together is part of a
+number: a window starts with an empty cache, and where the cache was lost in between, the window is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from drift_runs.engines.base import Capabilities, EngineSettings, ListedBlock, Written
+from drift_runs.engines.openai_server import llama_rows
+from drift_runs.engines.openai_server.listing import Listing, Row, check_count, check_echo
+from drift_runs.engines.openai_server.llama_rows import LogMass, WholeRow, whole_row
+from drift_runs.engines.openai_server.server import NOT_SAID, Asked, ListedServer, text_of
+from drift_runs.engines.openai_server.transport import SAFE
+from drift_runs.engines.openai_server.written import greedy
+from drift_runs.errors import CannotGive, ContextOverflow, ServerError
+from drift_runs.machine import Place
+
+SLOT = 0
+"""All requests go to one slot: each has a cache of its own."""
+SEED = 7
+NEUTRAL: Mapping[str, Any] = {
+    "temperature": 0,
+    "seed": SEED,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "xtc_probability": 0.0,
+    "repeat_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "dry_multiplier": 0.0,
+    "mirostat": 0,
+    "post_sampling_probs": False,
+    "ignore_eos": False,  # it would move the end token's logit
+}
+"""Sampling that does nothing; said in each request, because a server may have been started with other defaults."""
+FIELDS = (
+    "model",
+    "completion_probabilities",
+    "id_slot",
+    "stop_type",
+    "timings",
+    "tokens",
+    "tokens_evaluated",
+    "tokens_predicted",
+    "truncated",
+)
+"""What is read of an answer; the rest repeats the history as text."""
+SLOT_SETTINGS = ("default_generation_settings",)
+"""Where ``/props`` says what a slot starts with."""
+PROBE_TEXT = 'The capital of France is Paris.\n{"name": "a", "port": 8080} Then she said that it was'
+LONG_ROW = 4096
+"""Entries of a row for which choosing fields takes the server longer than the history's text: it copies them."""
+PROBE_LENGTHS = (2, 6, 12, 20)
+
+
+class LlamaServer(ListedServer):
+    """See the module. ``place.concurrency`` is not used: one slot answers one request at a time."""
+
+    dialect = "llama_server"
+    path_shapes = ("decode", "prefill")
+    way_round = (
+        'set path_shape = "decode" for this engine, or open the same GGUF with the engine llama_cpp, which has both'
+    )
+
+    def __init__(self, place: Place, settings: EngineSettings, *, dictionary_size: int) -> None:
+        self._mass: LogMass | None = None
+        self._shown: list[bytes] | None = None
+        self._table: list[bytes] | None = None
+        self._reused = self._history = 0
+        super().__init__(place, settings, dictionary_size=dictionary_size)
+        try:
+            if settings.path_shape == "prefill" and not self._echoes():
+                raise CannotGive(
+                    "this server gives no log-probabilities of prompt tokens (it takes echo and ignores it)",
+                    where=self.where,
+                    expected="an entry for each prompt token",
+                    todo=self.way_round,
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def capabilities(self) -> Capabilities:
+        shapes = ("prefill", "decode") if self.settings.path_shape == "prefill" else ("decode",)
+        return Capabilities(
+            full_vocabulary=False, largest_top_k=None, path_shapes=shapes, token_ids=True, continues=True
+        )
+
+    @property
+    def context_tokens(self) -> int:
+        """Of one slot, history and written tokens together."""
+        return self._context(self._props())
+
+    @property
+    def log_mass(self) -> LogMass:
+        """What is subtracted from each log-probability; measured once, on a few whole rows of a text of our own."""
+        if self._mass is None:
+            history = self._probe_history()
+            rows = [self._whole_row(history[:length]) for length in PROBE_LENGTHS if length <= len(history)]
+            self._mass = llama_rows.mass_of([row.log_mass_nats for row in rows])
+            self._shown = rows[0].token_bytes
+        return self._mass
+
+    @property
+    def normalised(self) -> bool:
+        """Whether rows sum to 1 once ``log_mass`` is subtracted: what a bound on a divergence needs."""
+        return self.log_mass.normalised
+
+    def facts(self) -> dict[str, str]:
+        props = self._props()
+        template = props.get("chat_template")
+        return super().facts() | {
+            "version": text_of(props.get("build_info", NOT_SAID)),
+            "file": text_of(str(props.get("model_path", NOT_SAID)).replace("\\", "/").rpartition("/")[2]),
+            "file_type": text_of(props.get("model_ftype", NOT_SAID)),
+            "context_tokens": str(self._context(props)),
+            "slots": text_of(props.get("total_slots", NOT_SAID)),
+            "chat_template": hashlib.sha256(template.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            if isinstance(template, str) and template
+            else NOT_SAID,
+            "speculation": text_of(_part(props, *SLOT_SETTINGS, "params").get("speculative.types", NOT_SAID)),
+            "adapters": self._adapters(),
+        }
+
+    def said(self) -> Mapping[str, str]:
+        """With the ``log_mass`` that is subtracted, and how much of the histories came from the cache."""
+        return {
+            **self.facts(),
+            "log_mass": str(self.log_mass),
+            "normalised": "yes" if self.normalised else "no",
+            "cache": f"{self._reused:,} of {self._history:,} history tokens" if self._history else "not used yet",
+        }
+
+    def token_bytes(self) -> list[bytes]:
+        """From a whole row; control tokens, which it shows as nothing, one by one."""
+        if self._table is None:
+            shown = self._shown or self._whole_row(self._probe_history()[:1]).token_bytes
+            self._table = [
+                data or self._text([token]).encode("utf-8", "surrogatepass") for token, data in enumerate(shown)
+            ]
+        return self._table
+
+    def tokenize(self, text: str) -> list[int]:
+        body = {"content": text, "add_special": False, "parse_special": True}
+        answer = self.check_answer(self.transport.post("/tokenize", body).body)
+        tokens = answer.get("tokens")
+        if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
+            raise ServerError("no list of ids", where=f"{self.where}/tokenize")
+        return tokens
+
+    def write(self, tokens: Sequence[int], count: int, *, top_k: int) -> list[Written]:
+        """One request. With ``cache_prompt`` on it goes on from what the server holds of ``tokens``."""
+        if not tokens or count < 1:
+            raise ValueError(f"{count} tokens behind a history of {len(tokens)}")
+        self.fits(len(tokens) + count)
+        self._fits_slot(len(tokens) + count)
+        less = self.log_mass.mean_nats
+        cached = self.settings.cache_prompt
+        answer = self._ask(tokens, top_k, cached=cached, count=count)
+        self._check_cache(answer, len(tokens), held=0 if cached is False else None)
+        entries = self._entries(answer)
+        where = f"{self.where}, written behind {len(tokens):,} tokens"
+        own = [llama_rows.own(entry, where=where, less_nats=less) for entry in entries]
+        check_echo([token for token, _ in own], answer.get("tokens") or [], where=where)
+        stop = answer.get("stop_type")
+        # A full context is a limit too. ``truncated`` says nothing: it is set when the last token fills it exactly.
+        if stop != "eos" and not (stop == "limit" and len(entries) == count):
+            raise ServerError(
+                f"it stopped after {len(entries)} tokens by {text_of(stop)!r}",
+                where=where,
+                expected=f"{count} tokens, or an end token",
+            )
+        rows = [
+            Row(len(tokens) + at, token, llama_rows.pairs(entry, where=where, less_nats=less), own_logprob=logprob)
+            for at, (entry, (token, logprob)) in enumerate(zip(entries, own, strict=True))
+        ]
+        listing = Listing(top_k=top_k, dictionary_size=self.dictionary_size, where=where)
+        return greedy(rows, listing, most=count)
+
+    def _score(self, asked: Asked) -> Iterator[ListedBlock]:
+        listing = self.listing(asked, own_promised=False)
+        self._fits_slot(asked.positions[-1] + 1)
+        if self.settings.path_shape == "prefill":
+            yield listing.block(self._echoed(asked))
+            return
+        less = self.log_mass.mean_nats
+        held = 0
+        for position in asked.positions:
+            # The first request of a window finds an empty cache: the windows before it must not change a number.
+            cached = held > 0 and self.settings.cache_prompt is not False
+            answer = self._ask(asked.tokens[:position], asked.top_k, cached=cached)
+            unsure = cached and self.settings.cache_prompt is None
+            self._check_cache(answer, position, held=None if unsure else held * cached)
+            held = position
+            entry = self._entries(answer)[0]
+            entries = llama_rows.pairs(entry, where=f"{self.where}, position {position}", less_nats=less)
+            yield listing.block([Row(position, asked.tokens[position], entries)])
+
+    def _ask(self, tokens: Sequence[int], top_k: int, *, cached: bool | None, count: int = 1) -> dict[str, Any]:
+        """One request behind ``tokens``; an answer that is of it. ``cached``: None leaves it to the server."""
+        body = {
+            **NEUTRAL,
+            "model": self.served,
+            "prompt": list(tokens),
+            "n_predict": count,
+            "n_probs": min(top_k, self.dictionary_size),
+            "id_slot": SLOT,
+            "return_tokens": True,
+        }
+        if top_k < LONG_ROW:
+            body["response_fields"] = list(FIELDS)
+        if cached is not None:
+            body["cache_prompt"] = cached
+        try:
+            answer = self.check_answer(self.transport.post("/completion", body).body)
+        except ServerError as error:
+            if error.status == 400 and "context size" in error.what:
+                raise self._overflow(error.what) from None
+            raise
+        where = f"{self.where}, behind {len(tokens):,} tokens"
+        if answer.get("tokens_evaluated") != len(tokens):
+            if answer.get("truncated"):
+                raise self._overflow("the server cut the history")
+            raise ServerError(
+                f"the server read {text_of(answer.get('tokens_evaluated'))} tokens",
+                where=where,
+                expected=f"{len(tokens)}, as sent",
+            )
+        if answer.get("id_slot", SLOT) != SLOT:
+            raise ServerError(f"slot {text_of(answer['id_slot'])} answered", where=where, expected=f"slot {SLOT}")
+        return answer
+
+    def _entries(self, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        entries = answer.get("completion_probabilities")
+        if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+            raise self.missing("completion_probabilities", todo="use a server that honours n_probs")
+        check_count("rows for what was written", len(entries), answer.get("tokens_predicted", 0), where=self.where)
+        return entries
+
+    def _check_cache(self, answer: Mapping[str, Any], history: int, *, held: int | None) -> None:
+        """``ServerError`` where another part of the history than ``held`` came from the cache: another geometry."""
+        reused = _part(answer, "timings").get("cache_n")
+        self._history += history
+        if not isinstance(reused, int):
+            return
+        self._reused += reused
+        if held is not None and reused != held:
+            raise ServerError(
+                f"{reused:,} tokens of the history came from the server's cache",
+                where=f"{self.where}, behind {history:,} tokens",
+                expected=f"{held:,}",
+                todo="let nothing else use this server; a model that cannot keep a prefix needs cache_prompt = false",
+            )
+
+    def _whole_row(self, history: Sequence[int]) -> WholeRow:
+        entry = self._entries(self._ask(history, self.dictionary_size, cached=False))[0]
+        return whole_row(entry, dictionary_size=self.dictionary_size, where=f"{self.where}, a whole row")
+
+    def _echoes(self) -> bool:
+        """Whether this build gives an entry for each prompt token."""
+        tokens = self._probe_history()[:3]
+        content = self._echo(tokens, 2)
+        return content is not None and len(content) in (len(tokens), len(tokens) + 1)
+
+    def _echo(self, tokens: Sequence[int], top_k: int) -> list[Any] | None:
+        body = {**NEUTRAL, "model": self.served, "prompt": list(tokens), "max_tokens": 1, "id_slot": SLOT}
+        body |= {"echo": True, "logprobs": top_k, "cache_prompt": False}
+        answer = self.check_answer(self.transport.post("/v1/completions", body).body)
+        choices = answer.get("choices")
+        first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+        content = _part(first, "logprobs").get("content")
+        return content if isinstance(content, list) else None
+
+    def _echoed(self, asked: Asked) -> list[Row]:
+        """Rows of prompt tokens, for builds that have them. Such a build was not at hand: not run."""
+        tokens = list(asked.tokens[: asked.positions[-1] + 1])
+        content = self._echo(tokens, asked.top_k) or []
+        if len(content) < len(tokens) or not all(isinstance(entry, dict) for entry in content):
+            raise self.missing("entry for each prompt token")
+        check_echo(tokens, [entry.get("id") for entry in content[: len(tokens)]], where=self.where)
+        where = f"{self.where}, prompt tokens"
+        return [
+            Row(at, tokens[at], llama_rows.pairs(content[at], where=where), own_logprob=content[at].get("logprob"))
+            for at in asked.positions
+        ]
+
+    def _probe_history(self) -> list[int]:
+        """A text that any dictionary can write; ids in order where the server cannot read one."""
+        tokens = self.tokenize(PROBE_TEXT)
+        return tokens if len(tokens) > 1 else list(range(min(max(PROBE_LENGTHS), self.dictionary_size)))
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        answer = self.check_answer(self.transport.post("/detokenize", {"tokens": list(tokens)}).body)
+        text = answer.get("content")
+        if not isinstance(text, str):
+            raise ServerError("no text", where=f"{self.where}/detokenize")
+        return text
+
+    def _props(self) -> dict[str, Any]:
+        return self.check_answer(self.transport.get("/props").body)
+
+    def _context(self, props: Mapping[str, Any]) -> int:
+        found = _part(props, *SLOT_SETTINGS).get("n_ctx")
+        if not isinstance(found, int):
+            raise ServerError("no n_ctx", where=f"{self.where}/props", expected="the length of a slot's context")
+        return found
+
+    def _adapters(self) -> str:
+        try:
+            found = self.transport.get("/lora-adapters").body
+        except ServerError as error:
+            if error.status in (404, 501):
+                return NOT_SAID
+            raise
+        scales = [adapter.get("scale") for adapter in found if isinstance(adapter, dict)]
+        return text_of(", ".join(f"scale {scale}" for scale in scales)) or "none"
+
+    def _fits_slot(self, count: int) -> None:
+        # One more than the history: a server keeps room for the token that it writes.
+        if count > (found := self.context_tokens):
+            raise self._overflow(f"{count:,} tokens with what is written, and a slot of the server has {found:,}")
+
+    def _overflow(self, what: str) -> ContextOverflow:
+        return ContextOverflow(
+            what,
+            where=self.where,
+            expected="a context one token longer than the longest window",
+            todo=f"start the server with a larger -c (it is shared by its slots); {SAFE}",
+        )
+
+
+def _part(body: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """A part of an answer; empty where there is none."""
+    for name in names:
+        inner = body.get(name)
+        body = inner if isinstance(inner, dict) else {}
+    return body
