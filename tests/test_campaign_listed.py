@@ -1,0 +1,92 @@
+"""Campaigns in which a row is its best entries: what is compared then, and what it has to do with full rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drift_runs.capture.group import Launch, pending
+from drift_runs.protocol.load import load_protocol
+from tests.campaigns import SOUND, Campaign, new_campaign
+
+K = 8
+LISTED = {**SOUND, "capture.full_vocabulary": "no", "capture.top_k": K, "capture.divergence": "kl.topk-tail"}
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory, tiny_arms: Path, empty_database: Path) -> Campaign:
+    campaign = new_campaign(tmp_path_factory.mktemp("listed") / "campaign", tiny_arms, empty_database, LISTED)
+    assert campaign.run().failed == ()
+    return campaign
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory, tiny_arms: Path, empty_database: Path) -> Campaign:
+    """The same with full rows, and the same K."""
+    changes = {**SOUND, "capture.top_k": K}
+    campaign = new_campaign(tmp_path_factory.mktemp("full") / "campaign", tiny_arms, empty_database, changes)
+    assert campaign.run().failed == ()
+    return campaign
+
+
+def columns(campaign: Campaign, name: str) -> dict[str, np.ndarray]:
+    found = campaign.executions()
+    table = campaign.store.read_comparison(found[name].compared_with(found["f16"]), found[name].windows)
+    return {field: table[field].to_numpy(zero_copy_only=False) for field in table.column_names}
+
+
+@pytest.mark.parametrize("arm", ["q4_0", "f16-launch", "f16-decode"])
+def test_stored_rows_say_what_full_rows_say(listed: Campaign, full: Campaign, arm: str) -> None:
+    one, other = columns(listed, arm), columns(full, arm)
+    for name in ("kl_topk_tail_nats", "kl_topk_shared_nats", "kl_topk_lower_nats", "kl_topk_floor_nats"):
+        # Rows are stored as float32: that is all that is lost.
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-3, atol=2e-6, err_msg=name)
+    for name in ("flip", "flip_strict", "swap", "shared_support", "missed", "reference_top", "candidate_top", "token"):
+        assert one[name].tolist() == other[name].tolist(), name
+    for name in ("copy", "literal", "row_identical"):
+        assert one[name].tolist() == other[name].tolist(), name
+    assert np.isnan(one["kl_full_nats"]).all() and not np.isnan(other["kl_full_nats"]).any()
+    assert (one["kl_topk_tail_nats"] <= other["kl_full_nats"] + 1e-6).all()
+
+
+def test_the_candidates_are_asked_for_the_references_ids(listed: Campaign) -> None:
+    found = listed.executions()
+    for name in ("q4_0", "f16-decode"):
+        assert found[name].wanted_from == found["f16"].capture_id
+        reference, rows = (
+            listed.store.read_rows(found[arm].capture_id, found[name].windows).to_pylist() for arm in ("f16", name)
+        )
+        for one, other in zip(reference, rows, strict=True):
+            assert other["wanted_ids"] == sorted(one["top_ids"])
+            known = dict(zip(other["top_ids"], other["top_logprobs"], strict=True))
+            for token, logprob in zip(other["wanted_ids"], other["wanted_logprobs"], strict=True):
+                assert logprob == pytest.approx(known.get(token, logprob), abs=2e-6)
+    assert found["f16"].wanted_from == ""
+
+
+def test_nothing_is_spilled_and_nothing_taken_twice(listed: Campaign) -> None:
+    found = tuple(listed.executions().values())
+    names = [window.name for window in load_protocol(listed.protocol).protocol.windows]
+    assert pending(listed.store, found, names) == ()
+    assert not listed.store.spill_folder.exists()
+    lost = listed.store.rows_file(listed.executions()["q4_0"].capture_id, names[0])
+    kept = lost.read_bytes()
+    lost.unlink()
+    left = pending(listed.store, found, names)
+    assert [(launch.execution.name, [step.window for step in launch.steps]) for launch in left] == [
+        ("q4_0", [names[0]])
+    ], "the reference's rows are on disk: it is not run again"
+    assert isinstance(left[0], Launch)
+    assert listed.run().failed == ()
+    assert lost.read_bytes() == kept
+
+
+def test_figures_carry_the_definition_and_k(listed: Campaign) -> None:
+    result = listed.run()
+    assert result.already_complete
+    figures = {outcome.execution.name: outcome.figures for outcome in result.outcomes}
+    specs = set(figures["q4_0"]["spec"].to_pylist())
+    assert f"kl.topk-tail@{K}" in specs and "kl.full" not in specs
+    assert not any(spec.startswith("kl.topk") and not spec.endswith(f"@{K}") for spec in specs)
