@@ -78,8 +78,6 @@ class Section:
     says: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = ()
     grids: tuple[Grid, ...] = ()
-    breaks: bool = True
-    """Starts on a page of its own when it is printed."""
 
 
 def words(text: object, *small: str, grey: bool = False, mark: str = "") -> Cell:

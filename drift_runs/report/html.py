@@ -66,7 +66,6 @@ def _section(section: Section) -> Html:
         else None,
         [_grid(grid) for grid in section.grids],
         id=section.key,
-        cls="breaks" if section.breaks else None,
     )
 
 
@@ -90,8 +89,8 @@ def _grid(grid: Grid) -> Html:
     head = tag("tr", [tag("th", word, scope="col") for word in grid.head])
     body = []
     before = ""
-    for row in grid.rows:
-        body.append(_row(row, same=bool(row.arm) and row.arm == before))
+    for row, span in zip(grid.rows, _spans(grid.rows), strict=True):
+        body.append(_row(row, same=bool(row.arm) and row.arm == before, span=span))
         before = row.arm
     return tag(
         "div",
@@ -101,9 +100,24 @@ def _grid(grid: Grid) -> Html:
     )
 
 
-def _row(row: Row, *, same: bool) -> Html:
+def _spans(rows: Sequence[Row]) -> list[int]:
+    """Beside how many rows each first cell stands: its own and those of the same arm below that leave theirs empty,
+    which have 0."""
+    spans: list[int] = []
+    lead = 0
+    for at, row in enumerate(rows):
+        if at and row.arm and row.arm == rows[at - 1].arm and not row.cells[0].text:
+            spans[lead] += 1
+            spans.append(0)
+        else:
+            lead = at
+            spans.append(1)
+    return spans
+
+
+def _row(row: Row, *, same: bool, span: int) -> Html:
     first, *rest = row.cells
-    cells = [_cell("th", first), *(_cell("td", cell) for cell in rest)]
+    cells = [_cell("th", first, span) if span else None, *(_cell("td", cell) for cell in rest)]
     return tag(
         "tr",
         cells,
@@ -113,7 +127,7 @@ def _row(row: Row, *, same: bool) -> Html:
     )
 
 
-def _cell(name: str, cell: Cell) -> Html:
+def _cell(name: str, cell: Cell, span: int = 1) -> Html:
     small = [_line(line) for line in cell.small]
     value = tag("span", cell.text, cls="value") if cell.number else cell.text
     if cell.mark and small:
@@ -125,8 +139,9 @@ def _cell(name: str, cell: Cell) -> Html:
     return tag(
         name,
         value,
-        small,
+        [[" ", line] for line in small],  # on paper they may stand on one line
         scope="row" if name == "th" else None,
+        rowspan=span if span > 1 else None,
         data_figure=cell.figure or None,
         cls=" ".join(kinds) or None,
     )

@@ -50,7 +50,6 @@ def question(content: Content) -> Section:
         title="Question and protocol",
         says=tuple(text for text in (campaign.question, *campaign.notes) if text),
         grids=tuple(grids),
-        breaks=False,
     )
 
 

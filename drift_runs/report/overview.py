@@ -67,7 +67,7 @@ def not_comparable(content: Content) -> Section:
     )
     if not apart:
         says = "Every complete candidate may be set against every other: their comparability keys are equal."
-        return Section(key="not-comparable", title="What is not comparable", says=(says,), breaks=False)
+        return Section(key="not-comparable", title="What is not comparable", says=(says,))
     says = "Something other than the arm itself differs from the ranked ones, or is not known, so no order is given."
     grid = by_arm(
         content,

@@ -84,7 +84,7 @@ def determinism(content: Content) -> Section:
             )
     if not rows:
         says = "No row hash was recorded, so nothing is known of determinism."
-        return Section(key="determinism", title="Determinism", says=(says,), breaks=False)
+        return Section(key="determinism", title="Determinism", says=(says,))
     says = "Determinism holds where it was promised."
     if refuted:
         says = f"Refuted: {', '.join(refuted)} should give identical rows and does not."
@@ -110,7 +110,7 @@ def withheld(content: Content) -> Section:
         if is_withheld(figure)
     ]
     if not found:
-        return Section(key="withheld", title="What was withheld", says=("No figure was withheld.",), breaks=False)
+        return Section(key="withheld", title="What was withheld", says=("No figure was withheld.",))
     groups: dict[tuple[str, str, str], list[Figure]] = defaultdict(list)
     for figure in found:
         # What follows a semicolon differs from arm to arm; the CSV file has it.
@@ -161,7 +161,7 @@ def proposals(content: Content) -> Section:
     table = content.tables["proposals"].to_pylist()
     if not table:
         says = "The protocol's rule proposes no further window for separate reporting."
-        return Section(key="proposals", title="Proposed outliers", says=(says,), breaks=False)
+        return Section(key="proposals", title="Proposed outliers", says=(says,))
     rows = tuple(
         Row(
             cells=(
@@ -186,7 +186,7 @@ def proposals(content: Content) -> Section:
         rows=rows,
         fields=tuple(table),
     )
-    return Section(key="proposals", title="Proposed outliers", says=(says,), grids=(grid,), breaks=False)
+    return Section(key="proposals", title="Proposed outliers", says=(says,), grids=(grid,))
 
 
 def decisions(content: Content) -> Section:
@@ -219,7 +219,7 @@ def decisions(content: Content) -> Section:
                 fields=tuple(decision_rows(content.decisions.entries)),
             )
         )
-    return Section(key="decisions", title="Decisions", says=tuple(says), grids=tuple(grids), breaks=False)
+    return Section(key="decisions", title="Decisions", says=tuple(says), grids=tuple(grids))
 
 
 def _decided(entry: Decision | None) -> tuple[Cell, ...]:

@@ -55,11 +55,16 @@ footer {{ margin-top: 2.5rem; border-top: 2px solid #d5d9e0; padding-top: 0.6rem
   body {{ font-size: 9.4pt; padding: 0; max-width: none; }}
   nav {{ display: none; }}
   h2 {{ margin-top: 1.1rem; }}
-  section.breaks {{ break-before: page; }}
-  section.breaks > h2 {{ margin-top: 0; border-top: 0; padding-top: 0; }}
+  p, .pictures:has(.half) {{ break-inside: avoid; }}
+  h3, p:not(:last-child), figcaption, tr:has(+ tr.same) {{ break-after: avoid; }}
   .box {{ overflow: visible; }}
-  table {{ font-size: 7.3pt; }}
-  th, td {{ padding: 0.16rem 0.26rem; }}
+  table {{ font-size: 7.5pt; }}
+  th, td {{ padding: 0.14rem 0.26rem; }}
+  td.number {{ white-space: normal; }}
+  td .value, td .mark {{ white-space: nowrap; }}
+  td .small {{ display: inline-block; }}
+  td[data-figure^="worst"] {{ min-width: 27mm; }}
+  td .mark {{ margin-top: 0; padding: 0 0.3rem; line-height: 1.1; }}
   figure svg {{ max-height: 150mm; max-width: 277mm; }}
   .pictures {{ gap: 0 6mm; flex-wrap: nowrap; }}
   .pictures:not(:has(.half)) {{ display: block; }}

@@ -20,6 +20,8 @@ CELL_WIDTH_PX = 112
 """Of a cell of the heat map: its count and state stand in it on one line."""
 RANGES_SHOWN = 3
 """Ranges of an arm that the printed table lists; the CSV has all."""
+SAME_IN_BOTH = "none declared"
+"""Of a panel without a declared window: its figures with and without are the same, and stand once."""
 
 
 def ranges(content: Content) -> Section:
@@ -30,7 +32,7 @@ def ranges(content: Content) -> Section:
         why = "The protocol names no range, so no place in the text can be named."
         if columns.free_running:
             why = "Continuations were compared and no positions, so there is no range to show."
-        return Section(key="ranges", title="Where: ranges", says=(why,), breaks=False)
+        return Section(key="ranges", title="Where: ranges", says=(why,))
     flips = Column(
         key="worst_flips", header="worst range, flip rate", spec="flip", statistic="worst_range.rate", unit="share"
     )
@@ -169,9 +171,7 @@ def _largest(content: Content, arms: Sequence[ArmRecord]) -> Grid:
 def tails(content: Content) -> Section:
     """Quantiles with their guards, the share of the tail, and the largest value, with and without outliers."""
     if content.columns.free_running:
-        return Section(
-            key="tails", title="Tails", says=("No divergence was measured, so there is no tail.",), breaks=False
-        )
+        return Section(key="tails", title="Tails", says=("No divergence was measured, so there is no tail.",))
     headline = content.columns.headline
     columns = [
         Column(key=name, header=name, spec=headline, statistic=name, unit="nats") for name in (*QUANTILES, "max")
@@ -190,19 +190,27 @@ def tails(content: Content) -> Section:
 def panels(content: Content) -> Section:
     """Each panel by itself, because panels that the reference wrote must not be read as those that people wrote."""
     if content.columns.free_running or len(content.protocol.panels) < 2:
-        return Section(key="panels", title="By panel", says=("There is one panel.",), breaks=False)
+        return Section(key="panels", title="By panel", says=("There is one panel.",))
     columns = (FLIP, content.columns.mean, content.columns.p95)
     rows, every = [], []
     several = len(content.sets) > 1
+    declared = {window for window, _ in content.campaign.outliers}
     for panel in content.protocol.panels:
-        for outliers in content.sets:
-            found = {column: content.book.by_arm(column, f"panel:{panel.name}", outliers) for column in columns}
-            for arm in content.judged:
-                figures = [found[column].get(arm.arm) for column in columns]
+        touched = any(window.name in declared for window in content.protocol.windows if window.panel == panel.name)
+        found = {
+            outliers: {column: content.book.by_arm(column, f"panel:{panel.name}", outliers) for column in columns}
+            for outliers in content.sets
+        }
+        for arm in content.judged:
+            for outliers, by_column in found.items():
+                figures = [by_column[column].get(arm.arm) for column in columns]
                 if not any(figures):
                     continue
                 every += [figure for figure in figures if figure is not None]
-                cells = [words(panel.name), words(arm.arm), *([words(outliers)] if several else [])]
+                if not touched and outliers != content.sets[0]:
+                    continue  # the same positions once more
+                which = outliers if touched else SAME_IN_BOTH
+                cells = [words(panel.name), words(arm.arm), *([words(which)] if several else [])]
                 cells += [figure_cell(figure, column) for figure, column in zip(figures, columns, strict=True)]
                 n = next((figure.n for figure in figures if figure is not None), None)
                 rows.append(Row(cells=(*cells, count(n)), arm=arm.arm, outliers=outliers))

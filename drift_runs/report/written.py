@@ -62,7 +62,7 @@ def branches(content: Content) -> Section:
     arms = [*content.judged, *content.arms("floor")]
     explored = [arm for arm in arms if content.figure(arm.arm, EXPLORED, content.sets[0])]
     if not explored:
-        return Section(key="branches", title="What became of the flips", says=(NOTHING,), breaks=False)
+        return Section(key="branches", title="What became of the flips", says=(NOTHING,))
     says = [
         "Each root is a flip that was followed on both sides, and nobody was pulled back. The shares are of the roots "
         "that were explored, not of all flips, and no rate of failing tools.",
@@ -216,4 +216,4 @@ def rollouts_and_tasks(content: Content) -> Section:
             )
         )
     says = _bounded(content) if grids else [NOTHING]
-    return Section(key="rollouts", title="Rollouts and tasks", says=tuple(says), grids=tuple(grids), breaks=bool(grids))
+    return Section(key="rollouts", title="Rollouts and tasks", says=tuple(says), grids=tuple(grids))

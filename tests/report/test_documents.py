@@ -13,8 +13,7 @@ import pytest
 
 from drift_runs.report import html, markdown
 from drift_runs.report.content import Content
-from drift_runs.report.fields import table_csv, to_csv
-from drift_runs.report.files import report_name
+from drift_runs.report.fields import report_name, table_csv, to_csv
 from drift_runs.report.grid import Grid, Row, Section, words
 from drift_runs.report.markdown import escaped
 from tests.ui.synthetic import HOSTILE_TITLE
@@ -66,6 +65,21 @@ def test_ids_of_the_page_differ_and_links_lead_to_sections(page: str) -> None:
 def test_charts_are_in_the_page(page: str) -> None:
     charts = [found["data-chart"] for name, found in Tags(page).found if name == "figure"]
     assert charts == ["divergence-by-arm", "flips-by-arm", "range-kinds-with", "range-kinds-without"]
+
+
+def test_an_arm_stands_once_beside_its_rows_and_no_cell_is_lost(content: Content) -> None:
+    rows = (
+        Row(cells=(words("a"), words("with"), words("1")), arm="a"),
+        Row(cells=(words(""), words("without"), words("2")), arm="a"),
+        Row(cells=(words("b"), words("with"), words("3")), arm="b"),
+        Row(cells=(words("b"), words("without"), words("4")), arm="b"),
+        Row(cells=(words(""), words("of none"), words("5"))),
+    )
+    grid = Grid(name="g", title="g", head=("arm", "set", "x"), rows=rows)
+    tags = Tags(html.document(content, (Section(key="one", title="one", grids=(grid,)),), made=""))
+    leads = [found.get("rowspan") for name, found in tags.found if name == "th" and found.get("scope") == "row"]
+    assert leads == ["2", None, None, None]
+    assert [name for name, _ in tags.found].count("td") == 2 * len(rows)
 
 
 def test_a_hostile_title_of_an_arm_is_text(page: str) -> None:

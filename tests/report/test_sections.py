@@ -44,6 +44,27 @@ def test_an_arm_that_counts_a_declared_outlier_says_so(sections: tuple[Section, 
         assert ("incl. outlier" in row.cells[0].small) == (row.outliers == "with")
 
 
+def test_a_panel_without_a_declared_window_stands_once(
+    sections: tuple[Section, ...], content: Content, invented_store: InventedStore
+) -> None:
+    panels = grid(sections, "panels")
+    sets: dict[tuple[str, str], list[str]] = {}
+    for row in panels.rows:
+        sets.setdefault((row.cells[0].text, row.arm), []).append(row.cells[2].text)
+    touched = {window.panel for window in content.protocol.windows if window.name == OUTLIER}
+    untouched = {panel.name for panel in content.protocol.panels} - touched
+    assert touched and untouched
+    for (panel, _), found in sets.items():
+        assert found == (["with", "without"] if panel in touched else ["none declared"])
+    for panel in untouched:  # the premise: there both sets are the same positions
+        both = [
+            invented_store.figure("q4_0", "kl.full", "mean", outliers, "panel", panel)["value"]
+            for outliers in ("with", "without")
+        ]
+        assert both[0] == both[1]
+    assert {field["outliers"] for field in panels.fields} == {"with", "without"}, "the CSV file has both"
+
+
 def test_what_may_not_be_ranked_stands_apart_with_its_reason(sections: tuple[Section, ...]) -> None:
     apart = grid(sections, "not-comparable")
     assert {row.arm for row in apart.rows} == set(OTHERS)
