@@ -281,6 +281,14 @@ def futures(uri: str, run_id: str, complete: bool) -> pa.Table:
     return load_futures(uri, run_id)
 
 
+@st.cache_data(ttl=60, show_spinner="Reading futures …", max_entries=40)
+def constrained(uri: str, run_id: str, complete: bool, name: str) -> pa.Table:
+    """The futures of a constrained decode of one arm (schema ``FUTURES``), one a root; empty when none is stored."""
+    from drift_runs.tracking.reader import load_constrained
+
+    return load_constrained(uri, run_id, name)
+
+
 @st.cache_data(ttl=60, show_spinner=False, max_entries=10)
 def streams(uri: str, run_id: str, complete: bool) -> pa.Table:
     """The token ids of a campaign's windows (schema ``STREAMS``); empty when it stored none.

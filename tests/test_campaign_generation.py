@@ -35,7 +35,10 @@ GENERATION = {
     "branches": {"cap": 6, "per_range": 2, "horizon_tokens": 20},
     "rollouts": {"prompts": "prompts.toml", "ids": "prompt-ids.json", "tokens": 8},
     "sampled": {"temperatures": [0.5, 1.0], "draws": 2, "prompts": "quick", "tokens": 6},
-    "constrained": [{"name": "q4_0-json", "arm": "q4_0", "grammar": "json"}],
+    "constrained": [
+        {"name": "q4_0-json", "arm": "q4_0", "grammar": "json"},
+        {"name": "q4_0-tools", "arm": "q4_0", "grammar": "tools"},
+    ],
     "tasks": [
         {
             "name": "a-word",
@@ -141,6 +144,25 @@ def test_a_constrained_decode_keeps_to_its_grammar_and_its_refusals_are_kept(gen
     # A root is followed, or the text before it is the beginning of no JSON value: never neither.
     assert {(row["window"], row["position"]) for row in held} | refused == roots
     assert refused and all(row["pair"] == "branch" for row in held)
+
+
+def test_futures_of_a_constrained_decode_are_logged_token_by_token(generated: Campaign) -> None:
+    arm = run_id(generated, "q4_0")
+    outcomes = reader.load_outcomes(generated.uri, arm)
+    for name in ("q4_0-tools", "q4_0-json"):
+        futures = reader.load_constrained(generated.uri, arm, name).to_pylist()
+        of_it = outcomes.filter(pc.equal(outcomes["arm"], name)).to_pylist()
+        said = ("window", "position", "candidate_text", "candidate_ended", "candidate_tokens")
+        assert [tuple(row[key] for key in said) for row in of_it] == [
+            (row["window"], row["position"], row["text"], row["ended"], len(row["tokens"])) for row in futures
+        ]
+        for future in futures:
+            assert future["tokens"][0] == future["first"] and len(future["top_ids"]) == len(future["tokens"])
+    roots = reader.load_roots(generated.uri, arm)
+    # No call can be opened with these letters, so that the grammar allows every root.
+    tools = reader.load_constrained(generated.uri, arm, "q4_0-tools")
+    assert tools.select(["window", "position"]).to_pylist() == roots.select(["window", "position"]).to_pylist()
+    assert reader.load_constrained(generated.uri, arm, "another").num_rows == 0
 
 
 def test_the_null_is_followed_from_one_token_on_both_sides(generated: Campaign) -> None:

@@ -12,8 +12,12 @@ import pytest
 
 from drift_runs import schema
 from drift_runs.cli.main import main
+from drift_runs.lanes.bounds import WHOLE
+from drift_runs.lanes.identity import futures_lane
+from drift_runs.protocol.load import load_protocol
 from drift_runs.store import Store, plans, read_table, write_table
-from drift_runs.tracking import reader
+from drift_runs.tracking import artifacts, reader
+from drift_runs.tracking.mlflow_store import Tracker
 from tests.campaigns import Campaign, copied
 from tests.test_campaign_generation import prepared, run_id
 
@@ -44,10 +48,8 @@ def change(path: Path, wanted: pa.Schema, changed: Callable[[dict], dict]) -> No
 def candidates_future(campaign: Campaign) -> tuple[dict, Path]:
     """A root of q4_0, and where its own future from its own token lies."""
     root = reader.load_roots(campaign.uri, run_id(campaign, "q4_0")).to_pylist()[0]
-    name = f"generation/*/{root['window']}/{root['position']}-{root['candidate_top']}.parquet"
-    logged = reader.load_futures(campaign.uri, run_id(campaign, "q4_0")).to_pylist()
-    (path,) = (path for path in campaign.root.glob(name) if read_table(path, schema.FUTURES).to_pylist()[0] in logged)
-    return root, path
+    lane = futures_lane(load_protocol(campaign.protocol), campaign.executions()["q4_0"], WHOLE)
+    return root, campaign.store.future_file(lane.id, root["window"], root["position"], root["candidate_top"])
 
 
 def test_everything_is_judged_again_and_equals_what_was_logged(
@@ -63,6 +65,35 @@ def test_everything_is_judged_again_and_equals_what_was_logged(
     (record,) = generated.records()
     rows = sum(reader.load_outcomes(generated.uri, arm.run_id).num_rows for arm in record.arms)
     assert rows > 0 and int(equal.replace(",", "")) > rows
+
+
+def test_a_future_of_a_constrained_decode_that_was_changed_is_found(
+    copy: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logged = reader.load_constrained(copy.uri, run_id(copy, "q4_0"), "q4_0-tools").to_pylist()[0]
+    window, position, first, best = (logged[key] for key in ("window", "position", "first", "best"))
+    execution = copy.executions()["q4_0"]
+    lane = futures_lane(load_protocol(copy.protocol), execution, WHOLE, grammar="tools")
+    path = copy.store.future_file(lane.id, window, position, first)
+    change(path, schema.FUTURES, lambda row: row | {"best": best + 1})
+    assert check(copy) == 1
+    said = f"differs: q4_0-tools future {window}/{position}/{first}: logged best {best}; now best {best + 1}"
+    assert said in capsys.readouterr().err
+
+
+def test_what_an_older_version_did_not_log_is_no_difference(
+    generated: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, name = run_id(generated, "q4_0"), artifacts.constrained_file("q4_0-tools")
+    logged = reader.load_constrained(generated.uri, run, "q4_0-tools")
+    tracker = Tracker(generated.uri)
+    tracker.log_files(run, {name: artifacts.parquet_bytes(logged.slice(0, 0), schema.FUTURES)})
+    try:
+        assert check(generated) == 0
+        said = f"{logged.num_rows} figures are computed now that were not logged then"
+        assert logged.num_rows and said in capsys.readouterr().err
+    finally:
+        tracker.log_files(run, {name: artifacts.parquet_bytes(logged, schema.FUTURES)})
 
 
 def test_one_arm_alone_is_measured_with_what_it_stands_beside(

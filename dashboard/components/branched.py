@@ -187,10 +187,18 @@ class Branched:
             self._futures[run] = _Futures(data.futures(self.page.uri, run, campaign.complete))
         return self._futures[run]
 
+    def constrained(self, one: Followed) -> _Futures:
+        """The futures of a constrained decode, which stand with the arm that it constrains."""
+        key = f"{one.record.run_id}/{one.name}"
+        if key not in self._futures:
+            self._futures[key] = _Futures(data.constrained(self.page.uri, one.record.run_id, True, one.name))
+        return self._futures[key]
+
     def pair_of(self, one: Followed, root: Root) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """The two futures of a root as rows of schema ``FUTURES``; None for one that is not stored.
 
-        A constrained decode chose a first token that its grammar allowed, and stores its text alone.
+        A constrained decode has one future of a root, behind the token that its grammar let it choose; a campaign of
+        an older version stored the text alone.
         """
         if not root.row:
             return None, None
@@ -198,7 +206,7 @@ class Branched:
         right_first = "reference_top" if self.pair == "weights" else "candidate_top"
         left = self.futures(one, reference=True).of(root, "reference_top")
         if one.constrained:
-            return left, None
+            return left, self.constrained(one).of_place(root)
         return left, self.futures(one, reference=right_reference).of(root, right_first)
 
     def measured(self, one: Followed, root: Root) -> dict[str, Any] | None:
@@ -229,8 +237,15 @@ class _Futures:
         self.table = table
         keys = zip(*(table[name].to_pylist() for name in ("window", "position", "first")), strict=True)
         self._at = {key: at for at, key in enumerate(keys)}
+        self._at_place = {key[:2]: at for key, at in self._at.items()}
 
     def of(self, root: Root, first: str) -> dict[str, Any] | None:
         """The future of a root behind the token in column ``first`` of its row; None where none is stored."""
-        at = self._at.get((root.outcome["window"], root.outcome["position"], root.row[first]))
+        return self._row(self._at.get((root.outcome["window"], root.outcome["position"], root.row[first])))
+
+    def of_place(self, root: Root) -> dict[str, Any] | None:
+        """The future of a root, whatever its first token; for a table with one of each."""
+        return self._row(self._at_place.get((root.outcome["window"], root.outcome["position"])))
+
+    def _row(self, at: int | None) -> dict[str, Any] | None:
         return None if at is None else self.table.slice(at, 1).to_pylist()[0]

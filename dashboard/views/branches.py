@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -10,6 +11,7 @@ from dashboard import state
 from dashboard.components.branched import Branched, Followed, Root, RootTexts
 from dashboard.components.call_pairs_shown import calls_table
 from dashboard.components.export import csv_button, shown_chart
+from dashboard.components.listed_rows import token_words
 from dashboard.components.markup import Html, tag
 from dashboard.components.outcome_table import OutcomeTable, outcome_chip
 from dashboard.components.root_detail import judgement, texts_table, tokens_sentence
@@ -212,11 +214,7 @@ def _futures(branched: Branched, one: Followed, root: Root, texts: RootTexts, na
     """Both token streams where they are stored, else both texts."""
     left, right = branched.pair_of(one, root)
     if one.constrained:
-        words = (
-            "Of a constrained decode the text alone is stored, and its first token is what the grammar let it choose: "
-            f"it need not be the token of {one.record.arm} above."
-        )
-        st.html(tag("p", words, cls="dr-key"))
+        st.html(tag("p", _first_of_constrained(one, root, right, texts), cls="dr-key", data_constrained="first"))
     if left is None or (right is None and not one.constrained) or not texts.dictionary:
         st.html(tag("p", "The tokens of these futures are not stored; their texts are.", cls="dr-key"))
         st.html(texts_table(root, names))
@@ -232,6 +230,21 @@ def _futures(branched: Branched, one: Followed, root: Root, texts: RootTexts, na
         outcome=root.outcome,
         key="branches.viewer",
     )
+
+
+def _first_of_constrained(one: Followed, root: Root, future: Mapping[str, Any] | None, texts: RootTexts) -> list[Any]:
+    """With which token a constrained decode began: its grammar chose it, and not the root."""
+    free = root.row.get("candidate_top")
+    if future is None:
+        return [
+            "Of this constrained decode the text alone is stored, and its first token is what the grammar let it "
+            f"choose: it need not be the token of {one.record.arm} above."
+        ]
+    token = tag("span", token_words(texts.token(future["first"]), future["first"]), cls="dr-token")
+    if future["first"] == free:
+        return ["Its grammar allows the token of ", tag("b", one.record.arm), ", and it begins with it: ", token, "."]
+    behind = f", and not the token of {one.record.arm} above." if free is not None else "."
+    return ["Its first token is what the grammar let it choose: ", token, behind]
 
 
 def _future_rows(branched: Branched, one: Followed, roots: Sequence[Root]) -> list[dict[str, object]]:

@@ -24,7 +24,7 @@ from drift_runs.generate.task_order import task_order_table
 from drift_runs.generate.task_table import task_drift_table, task_spans
 from drift_runs.lanes.answered import tasks_table
 from drift_runs.lanes.identity import Lane, rollouts_lane, sampled_lane, tasks_lane
-from drift_runs.lanes.judged import BRANCH, TOKEN, WEIGHTS, constrained_outcomes, outcomes_table
+from drift_runs.lanes.judged import BRANCH, TOKEN, WEIGHTS, constrained_keys, constrained_outcomes, outcomes_table
 from drift_runs.lanes.plan import LanePlan
 from drift_runs.lanes.scenes import Scenes
 from drift_runs.lanes.stored import stored_rollouts
@@ -127,6 +127,9 @@ class Judging:
                 explored = plan.roots[execution.name]
                 tables[artifacts.ROOTS_FILE] = explored.roots
                 tables[artifacts.OUTCOMES_FILE] = outcomes
+                for constrained, held in plan.constrained(execution):
+                    keys = constrained_keys(self.store, held, explored.roots)
+                    tables[artifacts.constrained_file(constrained.name)] = self.store.read_futures(held.id, keys)
                 figures.append(
                     branch_figures(
                         outcomes,

@@ -46,6 +46,25 @@ def constrained_outcomes(
     A root that the grammar does not allow (the stream's own text before it is no start of what it holds to) has no
     future and no row.
     """
+    keys = {(key.window, key.position): key for key in constrained_keys(store, constrained, roots)}
+    rows = [row for row in roots.to_pylist() if (row["window"], row["position"]) in keys]
+    left = _futures(store, scenes, rows, Side(reference, "reference_top"))
+    right = stored_futures(store, scenes, constrained, [keys[row["window"], row["position"]] for row in rows])
+    judged = [
+        _row({**root, "arm": name}, BRANCH, scenes, one, other)
+        for root, one, other in zip(rows, left, right, strict=True)
+    ]
+    return pa.Table.from_pylist(judged, schema=OUTCOMES)
+
+
+def constrained_keys(store: Store, constrained: Lane, roots: pa.Table) -> tuple[FutureKey, ...]:
+    """The futures of a constrained decode that there are of these roots, in their order.
+
+    Raises
+    ------
+    StoreError
+        there are two from one root: only one of them can be what the grammar chose.
+    """
     keys: dict[tuple[str, int], FutureKey] = {}
     for key in sorted(store.futures_there(constrained.id)):
         if (key.window, key.position) in keys:
@@ -56,14 +75,8 @@ def constrained_outcomes(
                 todo="remove both and run again",
             )
         keys[key.window, key.position] = key
-    rows = [row for row in roots.to_pylist() if (row["window"], row["position"]) in keys]
-    left = _futures(store, scenes, rows, Side(reference, "reference_top"))
-    right = stored_futures(store, scenes, constrained, [keys[row["window"], row["position"]] for row in rows])
-    judged = [
-        _row({**root, "arm": name}, BRANCH, scenes, one, other)
-        for root, one, other in zip(rows, left, right, strict=True)
-    ]
-    return pa.Table.from_pylist(judged, schema=OUTCOMES)
+    places = zip(roots["window"].to_pylist(), roots["position"].to_pylist(), strict=True)
+    return tuple(keys[place] for place in places if place in keys)
 
 
 def _rows(

@@ -35,6 +35,8 @@ class Regenerated:
     """What was bounded below the protocol, in words."""
     temperatures: tuple[float, ...]
     """At which was decoded."""
+    constrained: Mapping[str, tuple[str, ...]]
+    """Arm to the names of its constrained decodes, of those that were judged."""
 
     @property
     def measured(self) -> tuple[GenerationReport, ...]:
@@ -114,6 +116,10 @@ def judge_again(campaign: StoredCampaign, rows: Rows, only: Sequence[str] = ()) 
         tasks=judging.tasks() if plan.tasks and not only else None,
         bounds=bounds.said(campaign.protocol),
         temperatures=plan.temperatures,
+        constrained={
+            execution.name: tuple(found.name for found, _ in plan.constrained(execution))
+            for execution in plan.executions
+        },
     )
 
 

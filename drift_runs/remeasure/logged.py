@@ -133,6 +133,13 @@ class Logged:
             label = temperature_label(temperature)
             logged, computed = reader.load_sampled(self.uri, run, label), report.tables[artifacts.sampled_file(label)]
             found.append(differences("rollouts", f"{name} draw at {label}", logged, computed))
+        for decode in now.constrained[name]:
+            logged = reader.load_constrained(self.uri, run, decode)
+            computed = report.tables[artifacts.constrained_file(decode)]
+            if logged.num_rows or not computed.num_rows:
+                found.append(differences("futures", f"{decode} future", logged, computed))
+            else:  # an older version logged none
+                found.append(Compared(0, (), computed.num_rows))
         return found
 
     def generation_figures(self, report: GenerationReport, now: Regenerated) -> list[Compared]:

@@ -90,6 +90,11 @@ def rows_file(window: str) -> str:
     return f"{ROWS_FOLDER}/{names.checked_component(window, 'window')}.parquet"
 
 
+def constrained_file(name: str) -> str:
+    """Futures of a constrained decode, which stand in the run of the arm that it constrains."""
+    return f"generation/constrained-{names.checked_component(name, 'constrained decode')}.parquet"
+
+
 def sampled_file(temperature: str) -> str:
     return f"generation/sampled-{names.checked_component(temperature, 'temperature')}.parquet"
 

@@ -117,6 +117,14 @@ def load_futures(uri: str, run_id: str) -> pa.Table:
     return _table_or_empty(uri, run_id, artifacts.FUTURES_FILE, schema.FUTURES)
 
 
+def load_constrained(uri: str, run_id: str, name: str) -> pa.Table:
+    """The futures of a constrained decode of a run's arm (schema ``FUTURES``), one a root; empty when there is none.
+
+    Their first tokens are what the grammar let the arm choose. A campaign of an older version logged none.
+    """
+    return _table_or_empty(uri, run_id, artifacts.constrained_file(name), schema.FUTURES)
+
+
 def load_outcomes(uri: str, run_id: str) -> pa.Table:
     """What became of each explored root (schema ``OUTCOMES``); empty when there is none."""
     return _table_or_empty(uri, run_id, artifacts.OUTCOMES_FILE, schema.OUTCOMES)

@@ -163,7 +163,7 @@ def test_counts_and_shares_are_the_stored_ones_and_the_floor_is_the_null(
     generated_store: Campaign, open_app: OpenApp
 ) -> None:
     app = open_app(generated_store.root, VIEW)
-    assert arms(app, "Outcomes") == ["q4_0", "f16-decode"]
+    assert arms(app, "Outcomes") == ["q4_0", "q4_0-tools", "f16-decode"]
     (record,) = generated_store.records()
     for arm in record.arms:
         stored = reader.load_generation_figures(generated_store.uri, arm.run_id).to_pylist()
@@ -189,6 +189,31 @@ def test_the_futures_of_a_root_are_drawn(generated_store: Campaign, open_app: Op
     assert listed(app) == [key(row) for row in sorted(stored, key=lambda row: row["order"])]
     assert len(app.get("bidi_component")) == 1, "the viewer"
     assert "not stored" not in markup(app)
+
+
+def test_both_streams_of_a_constrained_decode_are_drawn(
+    generated_store: Campaign, open_app: OpenApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dashboard.components import stream_viewer
+
+    drawn = []
+    original = stream_viewer.stream_viewer
+    monkeypatch.setattr(
+        stream_viewer, "stream_viewer", lambda data, **more: (drawn.append(data), original(data, **more))
+    )
+    (record,) = generated_store.records()
+    run = next(arm.run_id for arm in record.arms if arm.arm == "q4_0")
+    stored = reader.load_constrained(generated_store.uri, run, "q4_0-tools").to_pylist()[-1]
+    app = open_app(generated_store.root, VIEW, v="1", arm="q4_0-tools", root=key(stored))
+    assert len(app.get("bidi_component")) == 1
+    theirs = reader.load_futures(generated_store.uri, record.run_id).to_pylist()
+    ((left, right),) = [data["sides"] for data in drawn]
+    assert right["name"] == "q4_0-tools" and right["count"] == len(stored["tokens"])
+    assert {left["count"]} <= {len(row["tokens"]) for row in theirs if key(row) == key(stored)}
+    shown = [sides[1]["id"] for token in drawn[0]["joined"] for sides in token["sides"] if sides[0] == 1]
+    apart = [one["id"] for token in (*right["tokens"], *right["rest"]) for _, one in token["sides"]]
+    assert sorted(apart + shown) == sorted(stored["tokens"])
+    assert "Its grammar allows the token of <b>q4_0</b>" in markup(app) and "text alone" not in markup(app)
 
 
 def test_a_constrained_decode_is_an_arm_of_its_own(followed: InventedStore, open_app: OpenApp) -> None:
