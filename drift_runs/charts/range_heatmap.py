@@ -15,6 +15,13 @@ COLUMNS = ("arm", "kind", "value", "n", "state", "reason", "shown", "verdict")
 """``shown`` is the value as text, rounded to what is known; ``state`` is ``firm``, ``indicative`` or ``withheld``."""
 
 CELL_HEIGHT_PX = 40
+TALL_PX = 52
+"""Of a row in which a third line says that a cell is indicative."""
+LABEL_LINE_PX = 12
+NARROW_PX = 70
+"""Cells below this width have smaller letters, and names of arms break at their hyphens too."""
+MOST_ARMS_LEVEL = 12
+"""With more arms than this their names are slanted."""
 
 
 def range_heatmap(
@@ -35,13 +42,24 @@ def range_heatmap(
     cells = [_cell(row, low, high, log=log) for row in rows]
     arms = list(dict.fromkeys(cell["arm"] for cell in cells))
     kinds = list(dict.fromkeys(cell["kind"] for cell in cells))
+    level = len(arms) <= MOST_ARMS_LEVEL
+    tall = any(cell["state"] == "indicative" for cell in cells)
     x = alt.X(
         "arm:N",
         sort=arms,
         scale=alt.Scale(paddingInner=0.04),
-        # A label on two lines at its blank; slanted only where there is no room, because a slanted last one is cut off.
+        # A label on lines of its own words; slanted only where there is no room, because a slanted last one is cut off.
         axis=alt.Axis(
-            title=None, orient="top", labelAngle=-30 if len(arms) > 12 else 0, labelExpr="split(datum.label, ' ')"
+            title=None,
+            orient="top",
+            labelAngle=0 if level else -30,
+            labelExpr=_LINES if level else "datum.label",
+            labelOverlap=not level,
+            labelLimit=180,
+            labelLineHeight=LABEL_LINE_PX,
+            labelFontSize=alt.ExprRef(_narrow(9, 11)),
+            # Lines go down from the first one: a label of two begins higher, or its second one is on the first row.
+            labelPadding=_padding() if level else 4,
         ),
     )
     y = alt.Y(
@@ -85,9 +103,27 @@ def range_heatmap(
         withheld.mark_rect(
             fill=palette.NEUTRAL, fillOpacity=0.1, stroke=palette.NEUTRAL, strokeDash=[1, 3], cornerRadius=3
         ).encode(tooltip=tooltip),
-        base.mark_text(dy=-8, fontSize=13, fontWeight="bold").encode(text="shown:N", color=ink, tooltip=tooltip),
-        base.mark_text(dy=9, fontSize=11).encode(text="under:N", color=ink, tooltip=tooltip),
-    ).properties(height=150 + CELL_HEIGHT_PX * max(len(kinds), 1), width="container")
+        base.mark_text(dy=-14 if tall else -8, fontSize=alt.ExprRef(_narrow(9, 13)), fontWeight="bold").encode(
+            text="shown:N", color=ink, tooltip=tooltip
+        ),
+        base.mark_text(dy=3 if tall else 9, fontSize=alt.ExprRef(_narrow(9, 11)), lineBreak="\n", lineHeight=12).encode(
+            text="under:N", color=ink, tooltip=tooltip
+        ),
+    ).properties(height=150 + (TALL_PX if tall else CELL_HEIGHT_PX) * max(len(kinds), 1), width="container")
+
+
+def _narrow(small: int, usual: int) -> str:
+    """A size in pixels that follows the width of a cell."""
+    return f"bandwidth('x') < {NARROW_PX} ? {small} : {usual}"
+
+
+_LINES = f"split(bandwidth('x') < {NARROW_PX} ? replace(datum.label, regexp('-', 'g'), '- ') : datum.label, ' ')"
+
+
+def _padding() -> dict[str, Any]:
+    """Of a label, by its lines: the first test that holds counts."""
+    tests = [{"test": f"length({_LINES}) > {lines}", "value": 4 + LABEL_LINE_PX * lines} for lines in (3, 2, 1)]
+    return {"condition": tests, "value": 4}
 
 
 def value_domain(rows: list[dict[str, Any]]) -> tuple[float, float]:
@@ -108,7 +144,7 @@ def _cell(row: dict[str, Any], low: float, high: float, *, log: bool) -> dict[st
         "verdict": palette.VERDICT_LABELS.get(row["verdict"], ""),
         "state": state,
         "shown": row["shown"] if state != "withheld" else "withheld",
-        "under": f"n {row['n']:,}" + (", indicative" if state == "indicative" else ""),
+        "under": f"n {row['n']:,}" + ("\nindicative" if state == "indicative" else ""),
         "ink": _ink(value, low, high, log=log) if state != "withheld" else "grey",
     }
 

@@ -43,7 +43,7 @@ def by_filter(parts: list[dict], state: str) -> list[dict]:
 def test_every_cell_shows_its_n() -> None:
     texts = [part for part in layers(CELLS) if part["mark"]["type"] == "text"]
     assert [part["encoding"]["text"]["field"] for part in texts] == ["shown", "under"]
-    assert [item["under"] for item in texts[0]["data"]["values"]] == ["n 2,400", "n 2,400", "n 320, indicative", "n 60"]
+    assert [item["under"] for item in texts[0]["data"]["values"]] == ["n 2,400", "n 2,400", "n 320\nindicative", "n 60"]
 
 
 def test_three_states_look_different_without_colour() -> None:
