@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from drift_runs.protocol.model import RANGE_KINDS, Part, Protocol, Window
@@ -43,7 +43,8 @@ def scored_positions(window: Window) -> int:
     return sum(end - start for start, end in window.scored)
 
 
-def windows(protocol: Protocol) -> Listing:
+def windows(protocol: Protocol, lengths: Mapping[str, int]) -> Listing:
+    """``lengths``: window to the tokens of its stream, of those whose stream is stored."""
     declared = protocol.outlier_windows
     rows = [
         (
@@ -53,13 +54,23 @@ def windows(protocol: Protocol) -> Listing:
             window.document,
             window.group or "-",
             f"{scored_positions(window):,}",
+            f"{lengths[window.name]:,}" if window.name in lengths else "not stored",
+            _coverage(scored_positions(window), lengths.get(window.name)),
             _spans(window.scored),
             "declared outlier" if window.name in declared else "",
         )
         for window in protocol.windows
     ]
-    head = ("window", "title", "panel", "document", "group", "scored positions", "scored spans, in tokens", "mark")
+    head = (
+        *("window", "title", "panel", "document", "group"),
+        *("scored positions", "length, tokens", "coverage", "scored spans, in tokens", "mark"),
+    )
     return Listing("Windows", head, tuple(rows))
+
+
+def _coverage(scored: int, length: int | None) -> str:
+    """How much of a stream is scored."""
+    return f"{scored / length:.0%}" if length else "not known"
 
 
 def _spans(spans: Sequence[tuple[int, int]], most: int = 3) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+import pyarrow.compute as pc
 import streamlit as st
 
 from dashboard import data, state
@@ -14,7 +15,6 @@ from dashboard.components import protocol_tables
 from dashboard.components.cells import table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
-from dashboard.components.report_button import report_button
 from dashboard.frame import Page, chip, open_page
 from drift_runs.errors import DriftError
 from drift_runs.measure.specs import base_of
@@ -23,7 +23,10 @@ from drift_runs.report.fields import safe_name
 if TYPE_CHECKING:
     from dashboard.components.protocol_tables import Listing
 
-NUMBERS = ("windows", "documents", "scored positions", "ranges", "tokens that they span", "launches")
+NUMBERS = (
+    *("windows", "documents", "scored positions", "length, tokens", "coverage"),
+    *("ranges", "tokens that they span", "launches"),
+)
 
 
 class Locked(NamedTuple):
@@ -41,14 +44,17 @@ def show() -> None:
     lock = _read(text) if text is not None else None
     _sentence(page, lock, damaged=text is not None and lock is None)
     with st.container(horizontal=True):
-        report_button(page)
         _downloads(page)
     _digests(page, lock)
     _amendment(page)
     _follow_ups(page)
     protocol = page.protocol
     _listing(page, protocol_tables.panels(protocol))
-    _listing(page, protocol_tables.windows(protocol), "Spans are half-open and count tokens of the window's stream.")
+    lengths = _lengths(page)
+    caption = "Spans are half-open and count tokens of the window's stream. Coverage: scored positions over its length."
+    if not lengths:
+        caption += " The streams are not stored with this campaign, so no length is known."
+    _listing(page, protocol_tables.windows(protocol, lengths), caption)
     _listing(page, protocol_tables.ranges(protocol), nothing="The protocol names no range.")
     _listing(
         page,
@@ -70,6 +76,13 @@ def show() -> None:
         nothing="Nothing is written freely under this protocol: it has no branches, rollouts or tasks.",
     )
     _published(page)
+
+
+def _lengths(page: Page) -> dict[str, int]:
+    """Tokens of each window's stream; empty where the campaign stored none: the protocol's JSON holds no text."""
+    streams = data.streams(page.uri, page.campaign.run_id, page.campaign.complete)
+    counts = pc.list_value_length(streams["tokens"])
+    return dict(zip(streams["window"].to_pylist(), counts.to_pylist(), strict=True))
 
 
 def _read(text: str) -> Locked | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from drift_runs.tracking.artifacts import LOCK_FILE
+from drift_runs import schema
+from drift_runs.tracking.artifacts import LOCK_FILE, STREAMS_FILE, parquet_bytes
 from drift_runs.tracking.mlflow_store import Tracker
 from drift_runs.tracking.reader import list_campaigns
 from tests.ui.conftest import OpenApp
@@ -39,6 +42,24 @@ def test_windows_panels_and_ranges_are_those_of_the_protocol(open_app: OpenApp, 
     code = sum(kinds.get("code", 0) for _, _, kinds in WINDOWS.values())
     assert rows(app, "Ranges by kind")["code"][-1] == f"{code:,}"
     assert rows(app, "Declared outlier windows") == {OUTLIER: [OUTLIER_REASON]}
+
+
+def test_coverage_is_of_the_stored_streams_and_is_not_known_without_them(open_app: OpenApp, tmp_path: Path) -> None:
+    store = build_store(tmp_path, arms=("q8_0",), answers="none")
+    without = open_app(store.folder, VIEW)
+    assert "no length is known" in table_html(without, "Windows")
+    assert all(cells[5:7] == ["not stored", "not known"] for cells in rows(without, "Windows").values())
+    lengths = {name: 3 * sum(kinds.values()) for name, (_, _, kinds) in WINDOWS.items() if name != OUTLIER}
+    streams = {"window": list(lengths), "tokens": [[1] * length for length in lengths.values()]}
+    stored = parquet_bytes(pa.table(streams, schema=schema.STREAMS), schema.STREAMS)
+    Tracker(store.uri).log_files(store.campaign, {STREAMS_FILE: stored})
+    st.cache_data.clear()
+    app = open_app(store.folder, VIEW)
+    windows = rows(app, "Windows")
+    for name, length in lengths.items():
+        assert windows[name][5:7] == [f"{length:,}", "33%"]
+    assert windows[OUTLIER][5:7] == ["not stored", "not known"]
+    assert "no length is known" not in table_html(app, "Windows")
 
 
 def locked_store(folder: Path, digest: str = "") -> tuple[InventedStore, str]:
