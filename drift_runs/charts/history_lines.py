@@ -74,7 +74,8 @@ def history_lines(
     shape = alt.Shape(
         "said:N",
         scale=alt.Scale(domain=[CHANGES[key] for key in present], range=[_SHAPES[key] for key in present]),
-        legend=alt.Legend(title=None, orient="top", symbolFillColor=palette.NEUTRAL, labelLimit=200),
+        # Below: beside the arms it is cut off in a narrow window.
+        legend=alt.Legend(title=None, orient="bottom", symbolFillColor=palette.NEUTRAL, labelLimit=200),
     )
     tooltip = [
         alt.Tooltip("arm:N"),
