@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import streamlit as st
 
@@ -13,10 +13,11 @@ from dashboard.components import style
 from dashboard.components.campaign_list import campaign_list
 from dashboard.components.hardware import hardware_words
 from dashboard.components.markup import Html, tag
+from dashboard.components.report_button import report_button
 from dashboard.figures import Book, Column, Columns, columns_of, differs_by_outliers
 from drift_runs.charts import palette
 from drift_runs.errors import DriftError
-from drift_runs.measure.comparability import compare_keys, key_from_tags, ranked_groups
+from drift_runs.report.ranking import Ranking, ranking_of
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -64,20 +65,7 @@ class Page:
 
     def ranking(self) -> Ranking:
         """Which complete candidates and follow-ups may be ranked with one another, whatever the filters hide."""
-        arms = [*self.arms("candidate", filtered=False), *self.arms("follow-up", filtered=False)]
-        arms.sort(key=lambda arm: bool(arm.reference))  # of groups of one size those with the campaign's reference lead
-        keys = {arm.arm: key_from_tags(arm.key) for arm in arms}
-        groups = ranked_groups(keys)
-        if not groups:
-            return Ranking(frozenset(), {}, ())
-        first = keys[groups[0].arms[0]]
-        unknown = compare_keys(
-            first, first
-        ).reasons  # a key of which something is not known is not even equal to itself
-        reasons = {name: why for group in groups[1:] for name, why in group.reasons.items()}
-        if unknown:
-            reasons |= {name: unknown for name in groups[0].arms}
-        return Ranking(frozenset(keys) - frozenset(reasons), reasons, groups[0].arms)
+        return ranking_of([*self.arms("candidate", filtered=False), *self.arms("follow-up", filtered=False)])
 
     @property
     def colours(self) -> Mapping[str, str]:
@@ -111,16 +99,6 @@ class Page:
     def includes_outliers(self, arm: str, column: Column) -> bool:
         """True when the figure *with* outliers counts positions that the figure *without* leaves out."""
         return differs_by_outliers(self.figure(arm, column, "with"), self.figure(arm, column, "without"))
-
-
-class Ranking(NamedTuple):
-    """Which arms may be ranked together."""
-
-    ranked: frozenset[str]
-    reasons: Mapping[str, tuple[str, ...]]
-    """Why each other arm may not stand among them."""
-    against: tuple[str, ...]
-    """The arms that the reasons refer to."""
 
 
 def open_bare(title: str) -> state.View:
@@ -268,6 +246,8 @@ def positions_control(page: Page) -> None:
 def _sidebar(view: state.View, index: Index, campaign: CampaignRecord) -> None:
     with st.sidebar:
         campaign_list(index, campaign, control("campaign", view.campaign))
+        if campaign.complete:
+            report_button(index.uri, campaign, view.outliers)
         arms = [arm for arm in campaign.arms if arm.role not in BESIDE_ROLES]
         for facet, label in FACET_LABELS.items():
             values = sorted({getattr(arm, facet) for arm in arms})

@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from drift_runs.report import build, files, html, markdown
     from drift_runs.report.content import find_campaign, load_content
+    from drift_runs.report.fields import report_name
     from drift_runs.tracking.uris import resolve_uri
 
     uri = resolve_uri(args.tracking_uri, args.store)
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     made = build.made_by(content, int(time.time() * 1000))
     written: dict[str, object] = {}
     if args.out is not None or not (args.csv or args.markdown):
-        path = args.out or Path(f"{files.report_name(campaign)}.html")
+        path = args.out or Path(f"{report_name(campaign)}.html")
         written["html"] = str(files.write_file(path, html.document(content, sections, made=made), option="--out"))
     if args.markdown is not None:
         text = markdown.document(content, sections, made=made)

@@ -1,4 +1,4 @@
-"""Tables as CSV: all of their rows, at full precision."""
+"""Tables as CSV, all of their rows at full precision, and the names of files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+
+from drift_runs.tracking.records import CampaignRecord
 
 RISKY_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet takes a text that starts so for a formula."""
@@ -50,3 +52,9 @@ def _field(value: object) -> object:
 def safe_name(name: str, otherwise: str) -> str:
     """A file's name, reduced to characters that every machine takes."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:NAME_CHARACTERS].strip("-.") or otherwise
+
+
+def report_name(campaign: CampaignRecord) -> str:
+    """What a campaign's report is called, without an ending."""
+    name = f"drift-{campaign.protocol_name}-v{campaign.protocol_version}-{campaign.run_id[:8]}"
+    return safe_name(name, "drift-report")

@@ -11,16 +11,9 @@ from drift_runs.protocol.canonical import write_atomically
 from drift_runs.report.content import Content
 from drift_runs.report.fields import safe_name, table_csv, to_csv
 from drift_runs.report.grid import Section
-from drift_runs.tracking.records import CampaignRecord
 
 STORED = "stored"
 """Folder of the tables as they lie in the store, inside the folder of CSV files."""
-
-
-def report_name(campaign: CampaignRecord) -> str:
-    """What a campaign's report is called, without an ending."""
-    name = f"drift-{campaign.protocol_name}-v{campaign.protocol_version}-{campaign.run_id[:8]}"
-    return safe_name(name, "drift-report")
 
 
 def write_file(path: Path, text: str, *, option: str) -> Path:
