@@ -30,7 +30,10 @@ def address(store: InventedStore, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture(scope="session")
-def browser(store: InventedStore) -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
+    """One for all tests: a process can drive one only."""
+    if chromium_path() is None:
+        pytest.skip("no Chromium: install it, or name it in DRIFT_CHROMIUM")
     with chromium() as opened:
         yield opened
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from dashboard.screenshot import chromium, chromium_path, served, settled
+from dashboard.screenshot import chromium_path, served, settled
 from drift_runs.tracking import reader
 from tests.browser.conftest import OpenPage
 from tests.browser.hostile import ARM, IMAGE, LONG, SCRIPT, TEXTS, Hostile, hostile_store
@@ -17,7 +17,7 @@ from tests.browser.hostile import ARM, IMAGE, LONG, SCRIPT, TEXTS, Hostile, host
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Locator, Page
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,6 @@ def address(hostile: Hostile, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """In place of the invented campaign's server."""
     with served(hostile.campaign.root, log=tmp_path_factory.mktemp("server") / "log.txt") as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser(hostile: Hostile) -> Iterator[Browser]:
-    with chromium() as opened_:
-        yield opened_
 
 
 def query(page: Page) -> dict[str, list[str]]:
