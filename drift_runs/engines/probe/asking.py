@@ -128,7 +128,7 @@ class Asking:
             found = self.rows(tokens, positions, top_k=top_k)
             if wire.changed or isinstance(found, Refusal):
                 return found
-            return Refusal(f"its requests have no {' or '.join(changes)} other than that", cannot=True)
+            return Refusal(f"its requests have no {' or '.join(changes)} to change", cannot=True)
 
     def base(self, cut: Cut) -> ListedBlock | Refusal:
         """Rows of a cut with the protocol's K entries, asked for once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from drift_runs.engines.probe.answers import NO, OPEN, YES, Answer, ProbeTask
 from drift_runs.engines.probe.asking import Asking, Refusal
@@ -39,13 +40,19 @@ def ask_limits(asking: Asking) -> list[Answer]:
     return [_context(asking), _declared(asking)]
 
 
-def said_context(said: Mapping[str, str]) -> tuple[str, int] | None:
-    """What an engine calls its context, and how many tokens it holds."""
+class SaidContext(NamedTuple):
+    """What an engine calls its context, and how many tokens it says that it holds."""
+
+    name: str
+    tokens: int
+
+
+def said_context(said: Mapping[str, str]) -> SaidContext | None:
     plain = _by_name(said)
     for name in CONTEXT_NAMES:
         value = plain.get(name, "").replace(",", "").replace("_", "").strip()
         if value.isdecimal() and int(value) > 0:
-            return name, int(value)
+            return SaidContext(name, int(value))
     return None
 
 

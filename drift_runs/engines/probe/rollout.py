@@ -18,8 +18,10 @@ _RESCORED_IN_STEPS = 8
 _APART_NATS = 0.5
 """Between what a token had when it was written and what it has as text, in the mean. Another geometry, or a cache of 8
 bits, is apart by hundredths; gibberish of a broken cache by nats."""
-_IMPROBABLE_NATS = -3.5
-"""Mean log-probability of greedy tokens: a model that knows its text gives its best token more than 3 %."""
+_IMPROBABLE_NATS = 3.5
+"""Mean surprise at greedy tokens: a model that knows its text gives its best token more than 3 %."""
+_EVEN_SHARE = 0.85
+"""Of the surprise at an even draw from the dictionary: the limit in a small one."""
 _DISTINCT = 4
 
 
@@ -107,7 +109,7 @@ def _sense(asking: Asking, written: list[Written], why: str) -> Answer:
         if report.is_loop or (len(tokens) >= TOKENS // 2 and distinct < _DISTINCT):
             verdict = NO
             evidence += f"; a loop of {report.period} tokens over {report.stretch}"
-        elif not mean >= _IMPROBABLE_NATS:
+        elif not -mean <= min(_IMPROBABLE_NATS, _EVEN_SHARE * np.log(asking.task.dictionary_size)):
             verdict = NO
             evidence += ": its own best tokens are improbable to it, which is gibberish"
         elif len(tokens) < 2:

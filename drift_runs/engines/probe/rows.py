@@ -51,7 +51,7 @@ def _contradiction(block: ListedBlock) -> str:
         listed = block.logprobs[row][block.ids[row] >= 0]
         if not listed.size:
             return f"the row of position {at} lists nothing"
-        if np.any(np.diff(listed) > _TOLERANCE_NATS):
+        if np.any(listed[1:] > listed[:-1] + _TOLERANCE_NATS):
             return f"the row of position {at} is not sorted"
         if np.isnan(logprob) or not 1 <= rank <= len(listed):
             continue
