@@ -109,7 +109,8 @@ class ProbeReport:
     """Figures of the answers by name, with their unit in it. What could not be measured is absent."""
     said: Mapping[str, str] = field(default_factory=dict)
     """What the engine said of itself."""
-    requests: int = 0
+    calls: int = 0
+    """To the engine; one may be several requests."""
     seconds: float = 0.0
 
     @property
@@ -139,14 +140,14 @@ class ProbeReport:
             "blocking": [answer.question for answer in self.blocking],
             "measured": dict(self.measured),
             "said": dict(self.said),
-            "requests": self.requests,
+            "calls": self.calls,
             "seconds": round(self.seconds, 3),
         }
 
     def lines(self) -> list[str]:
         """For people: a line an answer, and the way round under what is lacking."""
         width = max((len(answer.question) for answer in self.answers), default=0)
-        found = [f"{one_line(self.engine)}, {one_line(self.build)}: {self.requests} requests in {self.seconds:.1f} s"]
+        found = [f"{one_line(self.engine)}, {one_line(self.build)}: {self.calls} calls in {self.seconds:.1f} s"]
         for answer in self.answers:
             mark = "!" if answer.needed and answer.answer != YES else " "
             found.append(f"{mark} {answer.answer:<15}  {answer.question:<{width}}  {one_line(answer.evidence)}")

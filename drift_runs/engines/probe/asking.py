@@ -64,7 +64,7 @@ class Asking:
         self.engine: ListedEngine = ListedLogits(engine, task.dictionary_size) if self.in_process else engine
         self.task = task
         self.measured: dict[str, float] = {}
-        self.requests = 0
+        self.calls = 0
         self._clock = clock
         self._started = clock()
         self._budget_s = budget_s
@@ -83,12 +83,12 @@ class Asking:
         return self._clock() - self._started
 
     def ask(self, call: Callable[[], Found]) -> Found | Refusal:
-        """One request, or what came instead of its answer."""
+        """One call, or what came instead of its answer."""
         if self._failures >= _FAILURES:
             return Refusal(f"not asked: {self._last}")
         if self.seconds > self._budget_s:
             return Refusal(f"not asked: the probe's {self._budget_s:g} s are over")
-        self.requests += 1
+        self.calls += 1
         began = self._clock()
         try:
             found = call()

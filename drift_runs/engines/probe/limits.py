@@ -58,7 +58,7 @@ def said_context(said: Mapping[str, str]) -> SaidContext | None:
 
 def _context(asking: Asking) -> Answer:
     task = asking.task
-    need, said = task.longest_tokens, asking.said()
+    need, said = task.longest_tokens + _beside(asking), asking.said()
     found = None if isinstance(said, Refusal) else said_context(said)
     largest = max((len(window.tokens) for window in task.windows), default=0)
     if found is not None:
@@ -74,7 +74,8 @@ def _context(asking: Asking) -> Answer:
         verdict, evidence = OPEN, f"the engine does not say it, and the longest window takes {need:,} tokens"
     else:
         window = max(task.windows, key=lambda window: window.positions[-1] if window.positions else 0)
-        rows = asking.rows(window.tokens[: need + 1], [need], top_k=min(asking.top_k, 5))
+        last = window.positions[-1]
+        rows = asking.rows(window.tokens[: last + 1], [last], top_k=min(asking.top_k, 5))
         verdict = NO if isinstance(rows, Refusal) else YES
         evidence = str(rows) if isinstance(rows, Refusal) else f"the longest window, {need:,} tokens, came through"
     return Answer(
@@ -86,6 +87,14 @@ def _context(asking: Asking) -> Answer:
         way_round="start the server with a longer context (llama_server: -c, per slot; vLLM: --max-model-len), or "
         "shorten the windows in a new version of the protocol",
     )
+
+
+def _beside(asking: Asking) -> int:
+    """Tokens that the longest window needs room for beside its history: a server generates one behind what it is sent,
+    and what it is sent to tell a prompt's log-probabilities holds the last token too."""
+    if asking.in_process:
+        return 0
+    return 2 if asking.task.path_shape == "prefill" else 1
 
 
 def _declared(asking: Asking) -> Answer:

@@ -71,9 +71,10 @@ def _own(asking: Asking) -> Answer:
         told = np.isfinite(own)
         verdict = YES if told.all() else NO
         evidence = f"told in {told.sum()} of {len(own)} rows"
-        if told.any():
-            asking.measured["own_token_logprob_mean_nats"] = float(own[told].mean())
-            evidence += f", {own[told].mean():.3f} nats in the mean"
+        # Of those that are told alone it would be a mean of the probable ones.
+        if told.all():
+            asking.measured["own_token_logprob_mean_nats"] = float(own.mean())
+            evidence += f", {own.mean():.3f} nats in the mean"
     return Answer(
         question="own-token",
         title="Does each row tell the log-probability of the text's own token, however improbable?",
@@ -199,8 +200,8 @@ def _wanted(asking: Asking) -> Answer:
         answer=verdict,
         evidence=evidence,
         needed=task.needs.wanted,
-        way_round='divergence = "kl.topk-lower" or "kl.topk-shared", which need the lists alone; or engine vllm, '
-        "sglang or one of this process",
+        way_round='divergence = "kl.topk-lower" or "kl.topk-shared", which need the lists alone; or engine vllm '
+        "in decode shape, sglang, or one of this process",
     )
 
 

@@ -60,7 +60,7 @@ def probe(
         answers=tuple(answers),
         measured=asking.measured,
         said={} if isinstance(said, Refusal) else said,
-        requests=asking.requests,
+        calls=asking.calls,
         seconds=asking.seconds,
     )
 
