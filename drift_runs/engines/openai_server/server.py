@@ -159,16 +159,22 @@ class ListedServer:
 
     def cards(self) -> list[Mapping[str, Any]]:
         """What ``/v1/models`` lists; empty where the server has no such list."""
-        try:
-            body = self.transport.get("/v1/models").body
-        except ServerError as error:
-            if error.status in (404, 405, 501):
-                return []
-            raise
+        body = self.if_known("/v1/models")
+        if body is None:
+            return []
         data = body.get("data") if isinstance(body, dict) else body
         if not isinstance(data, list):
             raise ServerError("a list of models that is none", where=f"{self.where}/v1/models", expected="data: [ … ]")
         return [card for card in data if isinstance(card, dict)]
+
+    def if_known(self, path: str) -> Any | None:
+        """The JSON of a page; None where the server has no such page."""
+        try:
+            return self.transport.get(path).body
+        except ServerError as error:
+            if error.status in (404, 405, 501):
+                return None
+            raise
 
     def facts(self) -> dict[str, str]:
         """What the server says of its model and itself that stays while it is the same one, asked anew.

@@ -10,7 +10,6 @@ other status is an answer, and an answer that is no JSON is a fault that asking 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import threading
@@ -19,8 +18,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from drift_runs.engines.openai_server.json_body import parsed
 from drift_runs.errors import ConfigError, ServerError, one_line
 from drift_runs.machine import Place
 
@@ -114,6 +114,10 @@ class Transport:
         """Ask for ``path``, absolute from the server's root. ``ServerError`` as for ``post``."""
         return self._read(path, self._result(self._begin(self._tried("get", path, None))))
 
+    def get_text(self, path: str) -> str:
+        """The same for a page that is text and no JSON. What is no UTF-8 is replaced."""
+        return self._result(self._begin(self._tried("get", path, None))).content.decode("utf-8", errors="replace")
+
     def post(self, path: str, body: dict[str, Any]) -> Reply:
         """Send ``body``. ``ServerError``, with ``status`` where the server refused by one, for whatever goes wrong."""
         return self._read(path, self._result(self._begin(self._tried("post", path, body))))
@@ -145,6 +149,12 @@ class Transport:
             self._begin(self._client.close()).result(timeout=10)
         finally:
             self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _stop(self) -> None:
         async def end() -> None:
@@ -264,28 +274,6 @@ class Transport:
         error = ServerError(what, where=f"{self.place.url}{path}", expected="an answer in JSON", todo=SAFE)
         error.status = status
         return error
-
-
-def parsed(content: bytes) -> Any:
-    """JSON, with ``-Infinity`` as the number that some servers write for *no probability*.
-
-    ``ValueError`` for anything else: a cut text, NaN, a number that is none, nesting without end, a bare value.
-    """
-    try:
-        body = json.loads(content, parse_constant=_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    except UnicodeDecodeError:
-        raise ValueError("no UTF-8") from None
-    if not isinstance(body, dict | list):
-        raise ValueError("neither an object nor a list")
-    return body
-
-
-def _constant(text: str) -> float:
-    if text == "-Infinity":
-        return float("-inf")
-    raise ValueError(f"{text} where a number was expected")
 
 
 def _key(place: Place) -> str:
