@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from drift_runs.campaign import GenerationReport, Outcome, Request, Result, run_campaign
-from drift_runs.capture.execution import Execution, plan_executions
+from drift_runs.capture.execution import Execution
 from drift_runs.capture.group import DEFAULT_SPILL_BYTES, DEFAULT_STATE_BYTES
+from drift_runs.capture.planning import plan_executions
 from drift_runs.capture.process import WindowDone
 from drift_runs.engines.base import EngineIdentity
 from drift_runs.lanes.bounds import WHOLE, Bounds

@@ -459,7 +459,7 @@ class TestIdentity:
     def test_threads_processor_and_positions_are_in_it(self, finished: Campaign, tmp_path: Path, machine: Path) -> None:
         from dataclasses import replace
 
-        from drift_runs.capture.execution import plan_executions
+        from drift_runs.capture.planning import plan_executions
         from drift_runs.machine import load_machine
         from tests.campaigns import engine_identity
 

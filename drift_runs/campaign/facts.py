@@ -26,7 +26,8 @@ def campaign_key(executions: Sequence[Execution]) -> str:
 def campaign_facts(loaded: LoadedProtocol, executions: Sequence[Execution]) -> CampaignFacts:
     """Facts of the parent run; the first execution is the reference."""
     protocol, reference = loaded.protocol, executions[0]
-    engine = reference.engine
+    # Of this machine: a reference may have come from another.
+    engine = next((found.engine for found in executions if not found.stored), reference.engine)
     return CampaignFacts(
         protocol_name=protocol.name,
         protocol_version=protocol.version,
@@ -39,6 +40,7 @@ def campaign_facts(loaded: LoadedProtocol, executions: Sequence[Execution]) -> C
         reference=reference.name,
         reference_capture_id=reference.capture_id,
         campaign_key=campaign_key(executions),
+        reference_run=reference.from_run,
         tool_version=__version__,
         host={
             "hardware": engine.hardware,

@@ -32,6 +32,10 @@ class Request:
     store: Store
     tracking_uri: str
     follow_ups: tuple[Arm, ...] = ()
+    reference_run: str = ""
+    """Campaign of another machine whose reference is compared with, by its run id; empty: it is run here."""
+    reference_uri: str = ""
+    """Tracking store of that campaign; empty: this one's own."""
     only: tuple[str, ...] = ()
     """Names of candidates and follow-ups to take; empty means all."""
     spill_bytes: int = DEFAULT_SPILL_BYTES

@@ -11,10 +11,13 @@ import shutil
 from collections.abc import Iterator, Sequence
 
 from drift_runs.campaign.generation import Generation
+from drift_runs.campaign.judging import generates
 from drift_runs.campaign.logbook import Logbook
 from drift_runs.campaign.request import Clock, Reporter, Request, Result
-from drift_runs.capture.execution import Execution, plan_executions
+from drift_runs.campaign.travelled import reference_files, take_reference
+from drift_runs.capture.execution import Execution
 from drift_runs.capture.group import Launch, evaluated_tokens, forget, full_row_bytes, groups, pending, scored_count
+from drift_runs.capture.planning import plan_executions
 from drift_runs.capture.process import Event, Finished, Opened, ReferenceChanged, WindowDone, run_launch
 from drift_runs.engines.base import EngineIdentity
 from drift_runs.errors import ConfigError, DriftError, EngineError, SameRows, StoreError
@@ -33,10 +36,15 @@ def run_campaign(request: Request, engine: EngineIdentity | None, reporter: Repo
     store, loaded = request.store, request.loaded
     store.open(create=True)
     with store.locked():
+        reference = None
+        if request.reference_run:
+            uri = request.reference_uri or request.tracking_uri
+            reference = take_reference(store, loaded, uri, request.reference_run)
         executions = plan_executions(
             loaded,
             request.machine,
             engine,
+            reference=reference,
             follow_ups=request.follow_ups,
             only=request.only,
         )
@@ -74,8 +82,11 @@ class _Campaign:
             for number, group in enumerate(parts):
                 self._take(group, last=number == len(parts) - 1)
             self._measure_rest()
-            generation = Generation(self.request, self.executions, log, self.reporter)
-            reports = generation.run()
+            self._log_reference()
+            generation = (
+                None if self.reference.stored else Generation(self.request, self.executions, log, self.reporter)
+            )
+            reports = () if generation is None else generation.run()
             agreement = log.log_across()
         except (DriftError, KeyboardInterrupt) as error:
             if not log.complete_before:
@@ -102,9 +113,20 @@ class _Campaign:
             already_complete=log.complete_before and left == 0,
             agreement=agreement,
             generation=reports,
-            generation_timing=generation.clock.read(),
-            task_order=generation.task_order,
+            **({} if generation is None else {"generation_timing": generation.clock.read()}),
+            **({} if generation is None else {"task_order": generation.task_order}),
         )
+
+    def _log_reference(self) -> None:
+        """Its rows, for another machine; or what is left out without its engine."""
+        if self.reference.stored:
+            if generates(self.loaded.protocol):
+                self.reporter.note(
+                    f"the reference came with run {self.reference.from_run[:8]}: nothing is generated, because that "
+                    "needs its engine"
+                )
+        elif not self.reference.full_rows and not self.log.complete_before:
+            self.log.tracker.log_files(self.log.run_id, reference_files(self.store, self.reference))
 
     def _taken_again(self, group: Sequence[str]) -> list[str]:
         """Windows of the reference that are whole on disk and needed once more."""

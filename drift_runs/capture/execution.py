@@ -6,22 +6,16 @@ ids, positions), never of what it is called: renaming an arm moves no data, and 
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
-from drift_runs.capture.observed import Observer
 from drift_runs.engines.base import EngineIdentity, EngineSettings
 from drift_runs.engines.registry import ENGINES, Opening
-from drift_runs.errors import ModelFileError, ProtocolError
-from drift_runs.machine import Machine, Place
-from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.machine import Place
 from drift_runs.protocol.model import Arm, Capture, Floor, Settings
-from drift_runs.store import comparison_id, content_id
+from drift_runs.store import comparison_id
 from drift_runs.weights.gguf_file import WeightsFile
 
 COPY_SETTINGS = {"copy_tokens", "copy_distance_tokens"}
@@ -68,6 +62,10 @@ class Execution(Captured):
     """Whether full distributions are compared; otherwise the stored rows of both sides are."""
     wanted_from: str = ""
     """Capture id of what it is set against, whose best ids are asked for beside its own; empty: none are."""
+    from_run: str = ""
+    """Run of the tracking store whose rows these are; empty: they are taken here."""
+    may_equal: bool = False
+    """A candidate that may give the rows of what it is set against: the reference's own arm on this machine."""
     place: Place | None = None
     """Where its server stands."""
     rows: Path | None = None
@@ -110,107 +108,14 @@ class Execution(Captured):
         what = "" if changed is None else ", " + ", ".join(f"{k} {getattr(changed, k)}" for k in _set(changed))
         return f"{self.floor.arm} again: {self.floor.kind}{what}"
 
+    @property
+    def stored(self) -> bool:
+        """Whether its rows came with a run of another machine, and no engine of this one takes them."""
+        return bool(self.from_run)
+
     def compared_with(self, reference: Execution) -> str:
         """Id of the comparison with a reference."""
         return comparison_id(reference.capture_id, self.capture_id, self.marks)
-
-
-def plan_executions(
-    loaded: LoadedProtocol,
-    machine: Machine,
-    engine: EngineIdentity | None = None,
-    *,
-    follow_ups: Sequence[Arm] = (),
-    only: Sequence[str] = (),
-) -> tuple[Execution, ...]:
-    """Everything to execute, the reference first, then its floors, candidates and follow-ups in the protocol's order.
-
-    Further launches of an arm come before it, so that its figures can say how far the launches lie apart; floors of an
-    arm come after it, because they are compared with its rows. ``only``: names of candidates and follow-ups to take;
-    the reference and its floors always belong.
-
-    Raises
-    ------
-    ProtocolError
-        an unknown name in ``only``.
-    ModelFileError
-        a weight file is missing or not of the type that the protocol declares; an adapter's file is missing.
-    ConfigError
-        an adapter's file is named and no scale is declared, or the other way round; a server that is not named.
-    """
-    protocol = loaded.protocol
-    named = [arm.name for arm in (*protocol.arms, *follow_ups)]
-    for name in only:
-        if name not in named:
-            raise ProtocolError(f"unknown arm {name!r}", where="--arms", expected=f"some of {', '.join(named)}")
-    observer = Observer(machine, protocol.dictionary.size, engine)
-    full_rows = protocol.capture.full_vocabulary == "yes"
-    planned: list[Execution] = []
-
-    def execution(arm: Arm, kind: Kind, floor: Floor | None = None, launch: int = 1) -> Execution:
-        weights, adapter = observer.weights(arm), observer.adapter(arm)
-        settings = engine_settings(protocol.capture, arm, floor, threads=machine.threads(arm.name))
-        if floor is not None and floor.kind == "launch":
-            launch = arm.launches + 1
-        pass_ = 2 if floor is not None and floor.kind == "pass" else 1
-        found = observer.found(arm, settings, floor=floor, launch=launch)
-        wanted = floor.windows if floor is not None and floor.windows else ()
-        windows = tuple(window.name for window in protocol.windows if not wanted or window.name in wanted)
-        capture: dict[str, object] = {
-            "top_k": protocol.capture.top_k,
-            "full_vocabulary": protocol.capture.full_vocabulary,
-        }
-        wanted_from = ""
-        against = protocol.reference.name if floor is None else floor.arm
-        if kind != "reference" and protocol.capture.divergence == "kl.topk-tail" and not full_rows:
-            wanted_from = next(found.capture_id for found in planned if found.name == against)
-            capture["wanted_from"] = wanted_from
-        identity = {
-            "engine": asdict(found.engine),
-            "weights_sha256": None if weights is None else weights.sha256,
-            "settings": settings_identity(arm, settings, found.place),
-            "capture": capture,
-            "launch": launch,
-            "pass": pass_,
-            "windows": {name: _window_identity(loaded, name) for name in windows},
-        }
-        if adapter is not None:  # absent otherwise: what was captured before adapters were known keeps its id
-            identity["adapter"] = {"sha256": adapter.sha256, "scale": settings.adapter_scale}
-        if found.said:
-            identity["server"] = dict(found.said)
-        return Execution(
-            name=floor.name if floor is not None else f"{arm.name}#{launch}" if kind == "launch" else arm.name,
-            kind=kind,
-            against=against,
-            arm=arm,
-            full_rows=full_rows,
-            wanted_from=wanted_from,
-            engine=found.engine,
-            place=found.place,
-            rows=found.rows,
-            said=found.said,
-            floor=floor,
-            weights=weights,
-            adapter=adapter,
-            settings=settings,
-            launch=launch,
-            pass_=pass_,
-            windows=windows,
-            identity=identity,
-            capture_id=content_id(identity),
-            marks=protocol.marks.model_dump(include=COPY_SETTINGS, exclude_defaults=True),
-        )
-
-    planned.append(execution(protocol.reference, "reference"))
-    floors = {arm.name: [floor for floor in protocol.floors if floor.arm == arm.name] for arm in protocol.arms}
-    planned += [execution(protocol.reference, "floor", floor) for floor in floors[protocol.reference.name]]
-    for arm in (*protocol.arms, *follow_ups):
-        if arm.role != "reference" and (not only or arm.name in only):
-            planned += [execution(arm, "launch", launch=number) for number in range(2, arm.launches + 1)]
-            planned.append(execution(arm, "follow-up" if arm.role == "follow-up" else "candidate"))
-            planned += [execution(arm, "floor", floor) for floor in floors.get(arm.name, ())]
-    _refuse_twins(planned)
-    return tuple(planned)
 
 
 def engine_settings(capture: Capture, arm: Arm, floor: Floor | None, *, threads: int) -> EngineSettings:
@@ -260,26 +165,3 @@ def settings_identity(arm: Arm, settings: EngineSettings, place: Place | None) -
 
 def _set(settings: Settings) -> list[str]:
     return [name for name in type(settings).model_fields if name in settings.model_fields_set]
-
-
-def _window_identity(loaded: LoadedProtocol, name: str) -> dict[str, object]:
-    ids = np.asarray(loaded.tokens(name), dtype="<u4").tobytes()
-    spans = [list(span) for span in loaded.protocol.window(name).scored]
-    return {"tokens_sha256": hashlib.sha256(ids).hexdigest(), "scored": spans}
-
-
-def _refuse_twins(planned: Sequence[Execution]) -> None:
-    """Two names for one execution would be compared with itself, or counted twice."""
-    seen: dict[str, str] = {}
-    for execution in planned:
-        twin = seen.setdefault(execution.capture_id, execution.name)
-        if twin != execution.name:
-            todo = "drift.toml gives them the same weights and settings"
-            if execution.floor is not None and execution.floor.settings and execution.floor.settings.threads:
-                todo = f"{twin} already runs with {execution.settings.threads} threads: set another count in drift.toml"
-            raise ModelFileError(
-                f"{execution.name} and {twin} are the same execution",
-                where=f"arms {twin} and {execution.name}",
-                expected="another weight file or setting",
-                todo=todo,
-            )

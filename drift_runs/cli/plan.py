@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _executions(loaded, machine_file, follow_ups):
-    from drift_runs.capture.execution import plan_executions
+    from drift_runs.capture.planning import plan_executions
     from drift_runs.machine import load_machine
 
     return plan_executions(loaded, load_machine(machine_file), follow_ups=follow_ups)

@@ -17,7 +17,8 @@ HELP = """Run a protocol: take every arm's rows, compare them with the reference
 
 Rows that are there already are not taken again: an interrupted run goes on where it stopped, at the same bytes."""
 EXAMPLE = """drift run protocols/mine.toml --machine drift.toml
-drift run smollm2-quick --arms q8_0 q4_0 --store /data/drift"""
+drift run smollm2-quick --arms q8_0 q4_0 --store /data/drift
+drift run protocols/servers.toml --reference 3f2a91c0 --reference-uri http://tracking:5000"""
 INTERRUPTED = "every finished window is safe: run the same command to go on"
 
 
@@ -25,6 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("protocol", help="protocol file, or the name of a shipped one")
     parser.add_argument("--machine", type=Path, help="where models lie (default: drift.toml, else the store's)")
     parser.add_argument("--followups", type=Path, help="file with arms outside the frozen protocol")
+    parser.add_argument(
+        "--reference",
+        metavar="RUN",
+        help="compare with the reference rows of another machine's campaign, by its run id; the reference's own arm is "
+        "then run here as one more candidate",
+    )
+    parser.add_argument("--reference-uri", metavar="URI", help="MLflow store of that campaign (default: this one's)")
     parser.add_argument("--arms", nargs="+", default=[], metavar="ARM", help="take these candidates only")
     add_store_arguments(parser)
     parser.add_argument(
@@ -108,6 +116,8 @@ def run(args: argparse.Namespace) -> int:
         store=args.store,
         tracking_uri=args.tracking_uri,
         follow_ups=follow_ups,
+        reference_run=args.reference or "",
+        reference_uri=args.reference_uri or "",
         only=tuple(args.arms),
         spill_gb=args.spill_gb,
         state_gb=args.state_gb,
@@ -123,6 +133,8 @@ def execute(
     store: Path,
     tracking_uri: str | None,
     follow_ups: Sequence = (),
+    reference_run: str = "",
+    reference_uri: str = "",
     only: Sequence[str] = (),
     spill_gb: float = 8.0,
     state_gb: float = 4.0,
@@ -160,6 +172,8 @@ def execute(
         store=Store(store),
         tracking_uri=resolve_uri(tracking_uri, store),
         follow_ups=tuple(follow_ups),
+        reference_run=reference_run,
+        reference_uri=reference_uri,
         only=tuple(only),
         spill_bytes=int(spill_gb * 1e9),
         state_bytes=int(state_gb * 1e9),

@@ -66,6 +66,8 @@ class CampaignFacts:
     tool_version: str
     imported: bool = False
     """True when the rows came from another tool."""
+    reference_run: str = ""
+    """The run whose reference this campaign compares with; empty: it took its own."""
     host: Mapping[str, str] = field(default_factory=dict)
     """Facts of the machine, such as ``cpu`` and ``gpu``: tags ``drift.host.<name>``."""
 
@@ -121,6 +123,7 @@ def campaign_tags(facts: CampaignFacts) -> dict[str, str]:
         CAMPAIGN_KEY_TAG: facts.campaign_key,
         "drift.tool.version": facts.tool_version,
         "drift.imported": _flag(facts.imported),
+        **({"drift.reference.run": facts.reference_run} if facts.reference_run else {}),
         **{f"drift.host.{name}": value for name, value in facts.host.items()},
     }
     return checked_tags(tags)

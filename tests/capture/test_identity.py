@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drift_runs.capture.execution import Execution, plan_executions
+from drift_runs.capture.execution import Execution
+from drift_runs.capture.planning import plan_executions
 from drift_runs.engines.base import Capabilities, EngineIdentity
 from drift_runs.machine import load_machine, machine_text
 from drift_runs.protocol.load import find_protocol, load_followups, load_protocol

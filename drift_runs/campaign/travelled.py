@@ -1,0 +1,102 @@
+"""A reference that travels: its rows leave one machine as artifacts of its campaign, and another compares with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from drift_runs import schema
+from drift_runs.capture.execution import Execution
+from drift_runs.capture.planning import StoredReference
+from drift_runs.errors import ConfigError, NotComparable, StoreError
+from drift_runs.protocol.canonical import canonical_json, dictionary_sha256
+from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.store import Store, content_id, write_table
+from drift_runs.tracking import artifacts
+
+
+def reference_files(store: Store, reference: Execution) -> dict[str, bytes | Path]:
+    """What of a reference goes with its campaign: who took it, and its rows a window."""
+    files: dict[str, bytes | Path] = {artifacts.REFERENCE_FILE: canonical_json(dict(reference.identity))}
+    for window in reference.windows:
+        files[f"{artifacts.REFERENCE_ROWS_FOLDER}/{window}.parquet"] = store.rows_file(reference.capture_id, window)
+    return files
+
+
+def take_reference(store: Store, loaded: LoadedProtocol, uri: str, run: str) -> StoredReference:
+    """Bring the reference of a campaign into the store. ``run``: its run id, or how that begins.
+
+    Raises
+    ------
+    ConfigError
+        a protocol that compares full rows: they never leave the machine that made them.
+    NotComparable
+        a run of another protocol, or one that holds no reference.
+    StoreError
+        rows or an identity that are damaged.
+    """
+    from drift_runs.tracking import reader
+    from drift_runs.tracking.index import open_index
+
+    protocol = loaded.protocol
+    if protocol.capture.full_vocabulary == "yes":
+        raise ConfigError(
+            "full rows are compared, and they never leave the machine that made them",
+            where="--reference",
+            expected="a protocol with capture.full_vocabulary = 'no' and a kl.topk-* divergence",
+            todo="make a version of the protocol that compares the best top_k entries, and run it on both machines",
+        )
+    campaign = open_index(uri).beginning(run)
+    if campaign is None:
+        raise ConfigError(f"no campaign {run!r}", where=uri, todo="name the run id of a campaign; see drift dashboard")
+    where = f"run {campaign.run_id}"
+    if campaign.protocol_sha256 != loaded.protocol_sha256:
+        raise NotComparable(
+            f"its protocol is {campaign.protocol_name} version {campaign.protocol_version}, "
+            f"digest {campaign.protocol_sha256[:12]}…",
+            where=where,
+            expected=f"{protocol.name} version {protocol.version}, digest {loaded.protocol_sha256[:12]}…",
+            todo="run the very same protocol file on both machines",
+        )
+    identity = reader.load_reference(uri, campaign.run_id)
+    capture = content_id(identity)
+    if capture != campaign.reference_capture_id:
+        raise StoreError(
+            f"the identity of its reference gives the id {capture}",
+            where=where,
+            expected=campaign.reference_capture_id,
+            todo="the artifact was changed: run the reference again",
+        )
+    store.write_identity(store.capture_folder(capture), "capture.json", identity)
+    for window in protocol.windows:
+        target = store.rows_file(capture, window.name)
+        if not target.is_file():
+            rows = reader.load_reference_rows(uri, campaign.run_id, window.name)
+            _refuse_other(loaded, window.name, rows["position"].to_pylist(), rows["token"].to_pylist(), where)
+            write_table(target, rows, schema.ROWS)
+    _bring_dictionary(store, loaded, uri, campaign.run_id)
+    return StoredReference(run_id=campaign.run_id, capture_id=capture, identity=identity)
+
+
+def _refuse_other(loaded: LoadedProtocol, window: str, positions: list[int], tokens: list[int], where: str) -> None:
+    wanted = [at for start, end in loaded.protocol.window(window).scored for at in range(start, end)]
+    text = loaded.tokens(window)
+    if positions != wanted or tokens != [text[at] for at in wanted]:
+        raise StoreError(
+            f"the reference's rows of window {window} are not those of the protocol",
+            where=where,
+            expected=f"{len(wanted)} rows, one a scored position, with the text's tokens",
+            todo="the artifact was changed: run the reference again",
+        )
+
+
+def _bring_dictionary(store: Store, loaded: LoadedProtocol, uri: str, run_id: str) -> None:
+    """The bytes of the ids, so that a first difference can be shown before any engine here has told its own."""
+    from drift_runs.tracking import reader
+
+    digest = loaded.protocol.dictionary.sha256
+    if store.dictionary_file(digest).is_file():
+        return
+    table = reader.load_dictionary(uri, run_id)
+    found = [bytes(value) for value in table[table.column_names[-1]].to_pylist()]
+    if dictionary_sha256(found) == digest:
+        store.write_dictionary(found)
