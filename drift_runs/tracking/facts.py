@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from drift_runs.tracking import reach, tags
+from drift_runs.tracking import index_sqlite, reach, tags
 from drift_runs.tracking.mlflow_store import connect, runs_of, tag_is
 from drift_runs.tracking.records import CampaignRecord
 
+_PREFIX = "drift."
 _HOST_PREFIX = "drift.host."
 
 
@@ -29,18 +30,16 @@ class RunFacts:
 
 
 def load_facts(uri: str, campaign: CampaignRecord) -> RunFacts:
-    """The facts of one campaign; one search of the store."""
-    client = connect(uri, create=False)
-    with reach.asked(uri, "read what a campaign says of itself", campaign.run_id):
-        parent = client.get_run(campaign.run_id)
-        arms = {
-            run.info.run_id: run.data.tags
-            for run in runs_of(client, [parent.info.experiment_id], tag_is(tags.PARENT_TAG, campaign.run_id))
-        }
-    own = parent.data.tags
+    """The facts of one campaign; one look at a local store's database, else one search."""
+    found: dict[str, Mapping[str, str]] | None = index_sqlite.tags_of(
+        uri, [campaign.run_id, *(arm.run_id for arm in campaign.arms)], _PREFIX
+    )
+    if found is None:
+        found = _searched(uri, campaign)
+    own = found.pop(campaign.run_id)
 
     def of_arms(tag: str) -> dict[str, str]:
-        return {run_id: found[tag] for run_id, found in arms.items() if found.get(tag)}
+        return {run_id: its[tag] for run_id, its in found.items() if its.get(tag)}
 
     return RunFacts(
         tool_version=own.get("drift.tool.version", ""),
@@ -49,3 +48,11 @@ def load_facts(uri: str, campaign: CampaignRecord) -> RunFacts:
         adapter_sha256=of_arms("drift.adapter_sha256"),
         failed=of_arms(tags.FAILED_TAG),
     )
+
+
+def _searched(uri: str, campaign: CampaignRecord) -> dict[str, Mapping[str, str]]:
+    client = connect(uri, create=False)
+    with reach.asked(uri, "read what a campaign says of itself", campaign.run_id):
+        parent = client.get_run(campaign.run_id)
+        arms = runs_of(client, [parent.info.experiment_id], tag_is(tags.PARENT_TAG, campaign.run_id))
+        return {run.info.run_id: run.data.tags for run in (*arms, parent)}
