@@ -1,0 +1,166 @@
+"""What the dialects share that take text and no ids: they write, they score nothing.
+
+A history of ids is sent as the text that its bytes are. The server cuts that text into tokens again, perhaps into
+others: so what it says it read is compared, and what is no text at all is not sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from drift_runs.engines.base import Capabilities, EngineSettings, ListedBlock, Written
+from drift_runs.engines.hf_dictionary import token_bytes_of
+from drift_runs.engines.openai_server.listing import Listing, Row
+from drift_runs.engines.openai_server.server import ListedServer
+from drift_runs.engines.openai_server.written import greedy
+from drift_runs.errors import CannotGive, ConfigError, ServerError
+from drift_runs.machine import Place
+
+
+class Texts:
+    """Ids and texts of one dictionary."""
+
+    def __init__(self, table: Sequence[bytes], *, where: str) -> None:
+        self.table = list(table)
+        self.where = where
+        self._times = Counter(self.table)
+        self._ids = {data: token for token, data in enumerate(self.table)}
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """``CannotGive`` where the bytes are no text: it cannot be sent."""
+        data = b"".join(self.table[token] for token in tokens)
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CannotGive(
+                f"a history of {len(tokens):,} tokens is no UTF-8 at byte {error.start:,}",
+                where=self.where,
+                expected="whole characters, because this server takes text",
+                todo="let windows and prompts end between characters, or use a server that takes token ids",
+            ) from None
+
+    def id_of(self, data: bytes) -> int | None:
+        """The only id of these bytes; None where there is none, or more than one."""
+        return self._ids[data] if self._times[data] == 1 else None
+
+    def one_id_of(self, data: bytes) -> int:
+        """``ServerError`` naming what stands for no id, or for several."""
+        if (found := self.id_of(data)) is not None:
+            return found
+        shown = data.decode("utf-8", "backslashreplace")
+        raise ServerError(
+            f"the token {shown!r} stands for {self._times[data] or 'no'} ids of the dictionary",
+            where=self.where,
+            expected="one id, because this server tells no ids",
+            todo="name the served model's own tokenizer, or use a server that tells ids",
+        )
+
+
+class TextServer(ListedServer):
+    """Base of a dialect without token ids in its requests; it implements ``_written``."""
+
+    # Either may stand in the protocol: nothing is scored, and what is written is decoded.
+    path_shapes = ("prefill", "decode")
+    largest_top_k: ClassVar[int]
+
+    def __init__(self, place: Place, settings: EngineSettings, *, dictionary_size: int) -> None:
+        if place.tokenizer is None:
+            raise ConfigError(
+                "no tokenizer is named",
+                where=f"{self.dialect} at {place.url}",
+                expected="a folder with the served model's tokenizer.json, because this server takes text",
+                todo="name it by tokenizer in the arm's table of the machine file",
+            )
+        table = token_bytes_of(place.tokenizer, dictionary_size)
+        self.texts = Texts(table, where=f"{self.dialect} at {place.url}")
+        super().__init__(place, settings, dictionary_size=dictionary_size)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            full_vocabulary=False,
+            largest_top_k=self.largest_top_k,
+            path_shapes=(),
+            token_ids=False,
+            continues=True,
+        )
+
+    def token_bytes(self) -> list[bytes]:
+        return list(self.texts.table)
+
+    def score_listed(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        *,
+        top_k: int,
+        wanted: Sequence[Sequence[int]] | None = None,
+    ) -> Iterator[ListedBlock]:
+        raise CannotGive(
+            "log-probabilities of a text's own tokens with their alternatives",
+            where=self.where,
+            expected="rollouts and branches only from this engine",
+            todo=self.way_round,
+        )
+
+    def write(self, tokens: Sequence[int], count: int, *, top_k: int) -> list[Written]:
+        """``CannotGive`` too where the server ends at once and does not list the end token that it chose."""
+        if top_k > (self.capabilities.largest_top_k or top_k):
+            raise CannotGive(
+                f"the best {top_k} entries of a row",
+                where=self.where,
+                expected=f"at most {self.capabilities.largest_top_k}",
+                todo=self.way_round,
+            )
+        text = self.texts.text(tokens)
+        self.fits(len(tokens) + count)
+        self.check_model()
+        rows = self._written(text, tokens, count, top_k)
+        if not rows:
+            raise CannotGive(
+                "the server ended at once, and its answer does not name the end token",
+                where=f"{self.where}, behind {len(tokens):,} tokens",
+                todo="take shorter rollouts, or a server that lists end tokens",
+            )
+        # A list may be short: two tokens with one text are one entry of it.
+        listing = Listing(
+            top_k=top_k,
+            dictionary_size=self.dictionary_size,
+            where=self.where,
+            own_promised=False,
+            short_allowed=True,
+        )
+        return greedy(rows, listing, most=count)
+
+    def _written(self, text: str, tokens: Sequence[int], count: int, top_k: int) -> list[Row]:
+        """Rows of 1 to ``count`` tokens behind ``text``, which is of ``tokens``; none where nothing was listed."""
+        raise NotImplementedError
+
+    def check_read(self, read: object, tokens: Sequence[int]) -> None:
+        """``ServerError`` where the server says that it read another number of tokens, or does not say."""
+        if read != len(tokens):
+            raise ServerError(
+                f"the server read {read if isinstance(read, int) else 'it does not say how many'} tokens",
+                where=f"{self.where}, a text of {len(tokens):,} tokens",
+                expected=f"{len(tokens):,}",
+                todo="it adds a token (a second BOS), or cuts the text otherwise: serve the protocol's tokenizer",
+            )
+
+    def choice_of(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The only choice of an answer that has the OpenAI shape."""
+        choices = answer.get("choices")
+        if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+            raise ServerError("not one choice", where=self.where, expected="choices: [{ … }]")
+        return choices[0]
+
+    def check_end(self, reason: object, written: int, count: int, *, ends: Sequence[str] = ("stop",)) -> None:
+        """``ServerError`` where less was written and no end token was the reason, or something else stopped it."""
+        if reason in ends or (reason == "length" and written == count):
+            return
+        raise ServerError(
+            f"it stopped after {written} tokens by {str(reason)[:40]!r}",
+            where=self.where,
+            expected=f"{count} tokens, or an end token",
+        )
