@@ -163,6 +163,7 @@ class LlamaServer(ListedServer):
             raise ValueError(f"{count} tokens behind a history of {len(tokens)}")
         self.fits(len(tokens) + count)
         self._fits_slot(len(tokens) + count)
+        self.check_model()
         less = self.log_mass.mean_nats
         cached = self.settings.cache_prompt
         answer = self._ask(tokens, top_k, cached=cached, count=count)
@@ -315,12 +316,9 @@ class LlamaServer(ListedServer):
         return found
 
     def _adapters(self) -> str:
-        try:
-            found = self.transport.get("/lora-adapters").body
-        except ServerError as error:
-            if error.status in (404, 501):
-                return NOT_SAID
-            raise
+        found = self.if_known("/lora-adapters")
+        if not isinstance(found, list):
+            return NOT_SAID
         scales = [adapter.get("scale") for adapter in found if isinstance(adapter, dict)]
         return text_of(", ".join(f"scale {scale}" for scale in scales)) or "none"
 
