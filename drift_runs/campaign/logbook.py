@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -53,6 +54,8 @@ class Logbook:
         self.tracker = Tracker(request.tracking_uri)
         self.results = Results(request.loaded.protocol)
         self.outcomes: dict[str, Outcome] = {}
+        self.probes: dict[str, Mapping[str, Any]] = {}
+        """What engines were found to give, by execution, where this run asked."""
         self._twins = Twins()
         self._joined = False
         self._texts: list[bytes] | None = None
@@ -135,6 +138,8 @@ class Logbook:
             comparability={**key.as_tags(), "floors": floors},
         )
         started = self.tracker.start_comparison(self.run_id, facts)
+        if execution.name in self.probes and not started.complete:
+            self.log_probe(execution.name, started.run_id)
         figures = determinism = listed = None
         warnings: tuple[str, ...] = ()
         if error is not None:
@@ -184,6 +189,10 @@ class Logbook:
         )
         self.outcomes[execution.name] = outcome
         return outcome
+
+    def log_probe(self, name: str, run_id: str) -> None:
+        """Keep what an engine was found to give beside what was measured with it."""
+        self.tracker.log_files(run_id, {artifacts.PROBE_FILE: canonical_json(dict(self.probes[name]))})
 
     def log_generation(
         self, execution: Execution, key: str, tables: Mapping[str, pa.Table], bounds: tuple[str, ...]

@@ -18,7 +18,15 @@ from drift_runs.campaign.travelled import reference_files, take_reference
 from drift_runs.capture.execution import Execution
 from drift_runs.capture.group import Launch, evaluated_tokens, forget, full_row_bytes, groups, pending, scored_count
 from drift_runs.capture.planning import plan_executions
-from drift_runs.capture.process import Event, Finished, Opened, ReferenceChanged, WindowDone, run_launch
+from drift_runs.capture.process import (
+    Event,
+    Finished,
+    Opened,
+    Probed,
+    ReferenceChanged,
+    WindowDone,
+    run_launch,
+)
 from drift_runs.engines.base import EngineIdentity
 from drift_runs.errors import ConfigError, DriftError, EngineError, SameRows, StoreError
 
@@ -119,13 +127,14 @@ class _Campaign:
 
     def _log_reference(self) -> None:
         """Its rows, for another machine; or what is left out without its engine."""
-        if self.reference.stored:
-            if generates(self.loaded.protocol):
-                self.reporter.note(
-                    f"the reference came with run {self.reference.from_run[:8]}: nothing is generated, because that "
-                    "needs its engine"
-                )
-        elif not self.reference.full_rows and not self.log.complete_before:
+        if self.reference.stored and generates(self.loaded.protocol):
+            self.reporter.note(
+                f"the reference came with run {self.reference.from_run[:8]}: nothing is generated, because that "
+                "needs its engine"
+            )
+        if self.reference.name in self.log.probes and not self.log.complete_before:
+            self.log.log_probe(self.reference.name, self.log.run_id)
+        if not self.reference.stored and not self.reference.full_rows and not self.log.complete_before:
             self.log.tracker.log_files(self.log.run_id, reference_files(self.store, self.reference))
 
     def _taken_again(self, group: Sequence[str]) -> list[str]:
@@ -218,6 +227,8 @@ class _Campaign:
             match event:
                 case Opened():
                     self.clock.add(open_s=event.seconds)
+                case Probed():
+                    self.log.probes[event.execution] = event.report
                 case WindowDone():
                     self.clock.add(
                         engine_s=event.engine_s, own_s=event.own_s, tokens=event.tokens, positions=event.positions

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from drift_runs.engines.base import EngineIdentity, EngineSettings, ListedEngine
+from drift_runs.capture.execution import engine_settings
+from drift_runs.engines.base import Engine, EngineIdentity, EngineSettings, ListedEngine
 from drift_runs.engines.registry import ENGINES, Opening, open_engine, process_identity
 from drift_runs.errors import ConfigError, ModelFileError
 from drift_runs.machine import Machine, Place
+from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Arm, Floor
 from drift_runs.weights.gguf_file import WeightsFile, inspect
 
@@ -113,6 +115,24 @@ class Observer:
                 todo="start it again at another port, or declare a floor of kind 'pass'",
             )
         return arm.name
+
+
+def open_arm(loaded: LoadedProtocol, machine: Machine, arm: Arm) -> Engine | ListedEngine:
+    """The engine of an arm, open for scoring and writing. Raises what its opening raises."""
+    observer = Observer(machine, loaded.protocol.dictionary.size)
+    settings = engine_settings(loaded.protocol.capture, arm, None, threads=machine.threads(arm.name))
+    weights, adapter = observer.weights(arm), observer.adapter(arm)
+    needs = ENGINES[arm.engine].needs
+    opening = Opening(
+        engine=arm.engine,
+        settings=settings,
+        dictionary_size=loaded.protocol.dictionary.size,
+        model=None if weights is None else weights.path,
+        adapter=None if adapter is None else adapter.path,
+        place=machine.place(arm.name) if needs == "place" else None,
+        rows=machine.rows_folder(arm.name) if needs == "rows" else None,
+    )
+    return open_engine(opening, branches=True)
 
 
 def _said(engine: ListedEngine) -> dict[str, str]:

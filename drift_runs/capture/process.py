@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from drift_runs.capture.child import events_of, opening
 from drift_runs.capture.execution import COPY_SETTINGS, Execution
+from drift_runs.engines.probe.task import probe_task
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.store import Store
 
@@ -62,7 +63,16 @@ class Finished:
     peak_bytes: int
 
 
-Event = Opened | WindowDone | ReferenceChanged | Finished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """The engine was asked what it gives, and gives what is needed."""
+
+    execution: str
+    report: Mapping[str, Any]
+    """``ProbeReport.as_json``."""
+
+
+Event = Opened | Probed | WindowDone | ReferenceChanged | Finished
 
 
 def run_launch(
@@ -86,10 +96,22 @@ def run_launch(
         "reference": reference.capture_id,
         "state_room": state_room,
         "steps": [_step(loaded, reference, step) for step in steps],
+        "probe": _probe(loaded, first),
     }
     names = {step.execution.capture_id: step.execution.name for step in steps}
     for event in events_of("drift_runs.capture.worker", job):
         yield _event(event, names)
+
+
+def _probe(loaded: LoadedProtocol, execution: Execution) -> dict[str, Any] | None:
+    """What is asked of an engine before it is trusted.
+
+    None for the engine whose library is checked against its binding when it is opened, and for a recording, which holds
+    the answers to the windows themselves and to nothing else.
+    """
+    if execution.arm.engine in ("llama_cpp", "replay"):
+        return None
+    return asdict(probe_task(loaded, execution.arm, execution.settings))
 
 
 def _step(loaded: LoadedProtocol, reference: Execution, step: Step) -> dict[str, Any]:
@@ -111,6 +133,8 @@ def _event(event: dict[str, Any], names: dict[str, str]) -> Event:
     match event["event"]:
         case "open":
             return Opened(seconds=event["seconds"])
+        case "probe":
+            return Probed(execution=event["arm"], report=event["report"])
         case "changed":
             return ReferenceChanged(window=event["window"])
         case "done":

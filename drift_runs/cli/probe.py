@@ -84,10 +84,10 @@ def _probed(loaded, machine, arm, dictionary, *, debug: bool):
     An engine that does not open, for whatever reason, is an answer too: the other arms are asked all the same.
     """
     from drift_runs.capture.execution import engine_settings
+    from drift_runs.capture.observed import open_arm
     from drift_runs.engines.probe.answers import YES
     from drift_runs.engines.probe.run import not_opened, probe
     from drift_runs.engines.probe.task import probe_task
-    from drift_runs.engines.registry import open_arm
     from drift_runs.errors import DriftError, EngineError
 
     try:

@@ -75,6 +75,16 @@ class ProbeTask:
     cache_prompt: bool | None = None
     """Whether the protocol lets a server reuse what it holds; None: it says nothing."""
 
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> ProbeTask:
+        """From what ``asdict`` made of one, without its table, and a pipe carried."""
+        windows = tuple(
+            ProbeWindow(**{**window, "tokens": tuple(window["tokens"]), "positions": tuple(window["positions"])})
+            for window in content["windows"]
+        )
+        server = tuple((name, value) for name, value in content["server"])
+        return cls(**{**content, "windows": windows, "needs": Needs(**content["needs"]), "server": server})
+
     @property
     def longest_tokens(self) -> int:
         """Tokens that the longest window makes an engine evaluate."""
