@@ -56,6 +56,13 @@ def said_context(said: Mapping[str, str]) -> SaidContext | None:
     return None
 
 
+def room_tokens(asking: Asking) -> int:
+    """Tokens that fit, by what the engine says and what it was opened with."""
+    said = asking.said()
+    found = None if isinstance(said, Refusal) else said_context(said)
+    return asking.task.context_tokens if found is None else min(asking.task.context_tokens, found.tokens)
+
+
 def _context(asking: Asking) -> Answer:
     task = asking.task
     need, said = task.longest_tokens + _beside(asking), asking.said()

@@ -20,8 +20,8 @@ _NOTHING_NATS = -30.0
 """A listed entry below it beside a probability of 1 says no more than none."""
 _MASS_NATS = 1e-3
 _SPREAD_NATS = 5e-4
-"""Of the log-mass of whole rows: what is constant within it can be subtracted. A server that sums in 32 bits was seen to
-be off by 0.3e-4 to 2.3e-4, row by row, with a dictionary of 49,152 ..."""
+"""Of the log-mass of whole rows: what is constant within it can be subtracted. A server that sums in 32 bits was seen
+to be off by 0.3e-4 to 2.3e-4, row by row, with a dictionary of 49,152 ..."""
 _NOTED_NATS = 1e-4
 _OFFSET_NATS = 1e-2
 """... up to here. One server adds 1.6e-4; no softmax gives more."""

@@ -8,7 +8,7 @@ from drift_runs.engines.base import ListedBlock
 from drift_runs.engines.probe.answers import NO, OPEN, YES, Answer
 from drift_runs.engines.probe.asking import Asking, Refusal
 from drift_runs.engines.probe.compared import RowDifference, row_difference
-from drift_runs.engines.probe.limits import said_context
+from drift_runs.engines.probe.limits import room_tokens
 
 _HISTORY_TOKENS = 128
 """Of the request that is repeated: long enough that a cached history is another geometry than a fresh one."""
@@ -42,9 +42,7 @@ def _three(asking: Asking) -> Three:
     window = max(asking.task.windows, key=lambda window: min(len(window.tokens), _HISTORY_TOKENS), default=None)
     if window is None or not asking.looked_at():
         return Three(*[Refusal(asking.no_rows())] * 3, "")
-    said = asking.said()
-    room = None if isinstance(said, Refusal) else said_context(said)
-    tokens = window.tokens[: min(_HISTORY_TOKENS, _HISTORY_TOKENS if room is None else room.tokens)]
+    tokens = window.tokens[: min(_HISTORY_TOKENS, room_tokens(asking) - 1)]
     last = len(tokens) - 1
     stepwise = asking.task.path_shape == "decode" and not asking.in_process and last > 1
     # Its own first token is another one, so that no history is shared.

@@ -7,6 +7,7 @@ import numpy as np
 from drift_runs.engines.base import Written
 from drift_runs.engines.probe.answers import NO, OPEN, YES, Answer
 from drift_runs.engines.probe.asking import Asking, Refusal, histories
+from drift_runs.engines.probe.limits import room_tokens
 from drift_runs.generate.loops import loop_report
 
 TOKENS = 32
@@ -33,9 +34,12 @@ def ask_rollout(asking: Asking) -> list[Answer]:
 def _written(asking: Asking) -> tuple[tuple[int, ...], list[Written], str]:
     """The first rollout of two that is not empty, behind what stands before a window's scored part."""
     why = "the protocol has no window to go on from"
-    found = histories(asking.task, at_most=_HISTORY_TOKENS, at_least=_AT_LEAST)
+    at_most = max(1, min(_HISTORY_TOKENS, room_tokens(asking) - TOKENS - 1))
+    found = histories(asking.task, at_most=at_most, at_least=_AT_LEAST)
     if not found:
-        found = [(window, window.tokens[: len(window.tokens) // 2 or 1]) for window in asking.task.windows]
+        found = [
+            (window, window.tokens[: min(at_most, len(window.tokens) // 2 or 1)]) for window in asking.task.windows
+        ]
     best: tuple[tuple[int, ...], list[Written]] = ((), [])
     for _, history in found[:2]:
         written = asking.write(history, TOKENS)
