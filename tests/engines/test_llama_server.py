@@ -12,10 +12,11 @@ from drift_runs.engines.base import ListedBlock
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.engines.openai_server.llama_rows import LARGEST_SPREAD_NATS, mass_of
 from drift_runs.engines.openai_server.llama_server import LlamaServer
-from drift_runs.engines.openai_server.transport import Backoff, Transport
+from drift_runs.engines.openai_server.transport import Backoff, Reply, Transport
 from drift_runs.errors import CannotGive, ConfigError, ContextOverflow, ServerError
 from drift_runs.machine import Place
 from drift_runs.protocol.canonical import dictionary_sha256
+from tests.engines.canned_server import answering
 from tests.engines.conftest import Opener, rows, settings
 from tests.engines.llama_server_process import RunningServer, llama_server
 
@@ -241,6 +242,108 @@ class TestFaults:
             engine.transport = Transport(Place(url=server.url))
             with pytest.raises(ServerError, match="another model answers"):
                 all_rows(engine, tokens, [1])
+
+
+class TestSpoiled:
+    """Answers of the real server, changed on their way."""
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda body: body.pop("completion_probabilities"), "no completion_probabilities"),
+            (lambda body: body.update(tokens_evaluated=3), "the server read 3 tokens; expected"),
+            (lambda body: body.update(tokens_evaluated=3, truncated=True), "the server cut the history"),
+            (lambda body: body.update(id_slot=1), "slot 1 answered"),
+            (lambda body: body.update(model="other"), "another model answers"),
+            (lambda body: body["timings"].update(cache_n=5), "5 tokens of the history came from the server's cache"),
+            (lambda body: body["completion_probabilities"].append({}), "2 rows for what was written; expected 1"),
+            (lambda body: _top(body).pop(), "7 entries where 8 were asked for"),
+            (lambda body: _top(body)[3].update(logprob=None), "null or a text"),
+            (lambda body: _top(body)[3].update(id=_top(body)[2]["id"]), "listed twice"),
+            (lambda body: _top(body)[3].update(id=32), "id 32 is not of the dictionary"),
+            (lambda body: [entry.update(logprob=entry["logprob"] + 20) for entry in _top(body)], "logits"),
+            (lambda body: [entry.pop("logprob") for entry in _top(body)], "without an id and a log-probability"),
+        ],
+    )
+    def test_a_row(self, open_server: OpenServer, tokens: list[int], change: Callable, message: str) -> None:
+        engine = open_server()
+        all_rows(engine, tokens, [4])
+        _spoil(engine, change)
+        with pytest.raises((ServerError, CannotGive, ContextOverflow), match=message):
+            all_rows(engine, tokens, [4])
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda body: body.update(tokens=[*body["tokens"][:-1], 9]), "other ids than what was written"),
+            (lambda body: body.update(stop_type="word"), "stopped after 6 tokens by 'word'"),
+            (lambda body: body["completion_probabilities"][2].update(id=31, logprob=-9.0), "other ids"),
+            (lambda body: body.update(tokens=[]), "other ids"),
+        ],
+    )
+    def test_what_was_written(self, open_server: OpenServer, tokens: list[int], change: Callable, message: str) -> None:
+        engine = open_server()
+        assert len(engine.write(tokens[:16], 6, top_k=3)) == 6
+        _spoil(engine, change)
+        with pytest.raises(ServerError, match=message):
+            engine.write(tokens[:16], 6, top_k=3)
+
+    def test_a_placeholder_is_counted_and_left_out(self, open_server: OpenServer, tokens: list[int]) -> None:
+        engine = open_server()
+        right = all_rows(engine, tokens, [4])
+        _spoil(engine, lambda body: _top(body)[7].update(logprob=-3.4028234663852886e38))
+        block = all_rows(engine, tokens, [4])
+        assert block.sentinels.tolist() == [1] and block.ids[0].tolist() == [*right.ids[0, :7].tolist(), -1]
+        np.testing.assert_array_equal(block.logprobs[0, :7], right.logprobs[0, :7])
+
+
+def _top(body: dict) -> list[dict]:
+    return body["completion_probabilities"][0]["top_logprobs"]
+
+
+def _spoil(engine: LlamaServer, change: Callable[[dict], object]) -> None:
+    post = engine.transport.post
+
+    def spoiled(path: str, body: dict) -> Reply:
+        reply = post(path, body)
+        change(reply.body)
+        return reply
+
+    engine.transport.post = spoiled
+
+
+class TestABuildWithPromptLogProbabilities:
+    """A double, after the shape that is proposed for llama.cpp's server; no such build was at hand."""
+
+    @staticmethod
+    def completion(body: dict) -> dict:
+        prompt = body["prompt"]
+        content = [{"id": prompt[0], "logprob": None, "top_logprobs": []}]
+        for at in range(1, len(prompt)):
+            best = [(prompt[at - 1] + other) % 32 for other in range(1, body["logprobs"] + 1)]
+            listed = [{"id": token, "logprob": -float(rank + 1)} for rank, token in enumerate(best)]
+            own = next((entry["logprob"] for entry in listed if entry["id"] == prompt[at]), -9.0)
+            content.append({"id": prompt[at], "logprob": own, "top_logprobs": listed})
+        return {"choices": [{"text": "", "logprobs": {"content": [*content, {"id": 5, "logprob": -1.0}]}}]}
+
+    def test_a_window_in_one_request(self, tokens: list[int]) -> None:
+        pages = {
+            "/v1/models": {"data": [{"id": "made-up"}]},
+            "/props": {"default_generation_settings": {"n_ctx": 128}},
+            "/tokenize": {"tokens": [2, 3, 4, 5]},
+            "/v1/completions": self.completion,
+        }
+        with (
+            answering(pages) as server,
+            LlamaServer(Place(url=server.url), settings(), dictionary_size=32) as engine,
+        ):
+            assert engine.capabilities.path_shapes == ("prefill", "decode")
+            server.asked.clear()
+            block = all_rows(engine, tokens, [4, 9, 30], top_k=3)
+            assert [len(body["prompt"]) for body in server.bodies("/v1/completions")] == [31]
+            for at, position in enumerate([4, 9, 30]):
+                assert block.ids[at].tolist() == [(tokens[position - 1] + other) % 32 for other in (1, 2, 3)]
+            assert not np.isnan(block.token_logprob).any()
 
 
 def test_what_it_says(open_server: OpenServer) -> None:

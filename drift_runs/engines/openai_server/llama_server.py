@@ -171,7 +171,8 @@ class LlamaServer(ListedServer):
         entries = self._entries(answer)
         where = f"{self.where}, written behind {len(tokens):,} tokens"
         own = [llama_rows.own(entry, where=where, less_nats=less) for entry in entries]
-        check_echo([token for token, _ in own], answer.get("tokens") or [], where=where)
+        if [token for token, _ in own] != answer.get("tokens"):
+            raise ServerError("the rows are of other ids than what was written", where=where)
         stop = answer.get("stop_type")
         # A full context is a limit too. ``truncated`` says nothing: it is set when the last token fills it exactly.
         if stop != "eos" and not (stop == "limit" and len(entries) == count):
