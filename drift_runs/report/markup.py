@@ -7,6 +7,7 @@ could show an image from elsewhere or pass for a heading. Pages and reports writ
 from __future__ import annotations
 
 import html
+import re
 
 
 class Html(str):
@@ -22,7 +23,7 @@ def text(value: object) -> Html:
 
 def seen(words: str) -> str:
     """Text in which control and direction marks are shown as their code; line ends and tabs are blanks."""
-    return "".join(_visible(mark) for mark in words)
+    return _MARKS.sub(lambda found: _visible(found[0]), words)
 
 
 def tag(name: str, *children: object, **attributes: object) -> Html:
@@ -55,12 +56,9 @@ def join(children: object) -> Html:
 
 
 def _visible(mark: str) -> str:
-    code = ord(mark)
     if mark in "\n\t":
         return " "
-    if code < 0x20 or 0x7F <= code < 0xA0 or code in _DIRECTION or 0xD800 <= code < 0xE000:
-        return f"\\u{code:04x}"
-    return mark
+    return f"\\u{ord(mark):04x}" if _MARKS.match(mark) else mark
 
 
 def visible(words: str, *, spaces: bool = False) -> str:
@@ -88,4 +86,5 @@ _UNSEEN = frozenset(
 )
 """Characters that leave no ink, or that a reader takes for an ordinary blank."""
 
-_DIRECTION = frozenset([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+_MARKS = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
+"""Controls, marks of direction, and halves of a pair: most texts have none, and a page has thousands of texts."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -16,7 +18,16 @@ def layers(rows: list[dict], marks: tuple[int, ...] = ()) -> list[dict]:
     table = pa.Table.from_pylist(rows)
     chart = history_lines(table, marks, axis_title="flip rate, %", number_format=".3~%", colours={"q8_0": "#2f86c6"})
     spec = chart.to_dict()
-    return [{"data": spec.get("data"), **part} for part in spec["layer"]]
+    found = [{"data": spec.get("data"), **part} for part in spec["layer"]]
+    return [{**part, "data": {"values": rows_of(part["data"])}} for part in found]
+
+
+def rows_of(data: dict) -> list[dict]:
+    """Rows as the browser reads them: from a list, or from the text of one."""
+    if isinstance(data["values"], list):
+        return data["values"]
+    assert data["format"] == {"type": "json"}
+    return json.loads(data["values"])
 
 
 def named(found: list[dict], kind: str) -> list[dict]:

@@ -49,9 +49,10 @@ def test_a_local_store_needs_no_search_and_gives_the_same(uri: str, monkeypatch:
 
 
 def test_reading_them_does_not_import_mlflow(uri: str) -> None:
-    script = (
-        "import sys\nfrom drift_runs.tracking.facts import load_facts\n"
-        "from drift_runs.tracking.index import open_index\nuri = sys.argv[1]; load_facts(uri, open_index(uri).campaigns()[0]); print('mlflow' in sys.modules)"
-    )
+    script = """import sys
+from drift_runs.tracking.facts import load_facts
+from drift_runs.tracking.index import open_index
+load_facts(sys.argv[1], open_index(sys.argv[1]).campaigns()[0])
+print("mlflow" in sys.modules)"""
     done = subprocess.run([sys.executable, "-c", script, uri], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
