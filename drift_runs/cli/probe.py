@@ -59,7 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(arms, names: list[str]):
-    """The arms that have an engine, those of ``names`` if any is given."""
+    """The arms that have an engine, those of ``names`` if any is given.
+
+    A recording holds the answers to the windows themselves: it is played or refused, and has nothing to be asked.
+    """
     from drift_runs.errors import ConfigError, ProtocolError
     from drift_runs.protocol.problems import did_you_mean
 
@@ -72,9 +75,9 @@ def _chosen(arms, names: list[str]):
                 expected=f"one of {', '.join(known)}",
                 todo=did_you_mean(name, known),
             )
-    found = [arm for arm in arms if (not names or arm.name in names) and arm.engine != "imported"]
+    found = [arm for arm in arms if (not names or arm.name in names) and arm.engine not in ("imported", "replay")]
     if not found:
-        raise ConfigError("no engine to ask: the rows of these arms came from elsewhere", where="--arm")
+        raise ConfigError("no engine to ask: the rows of these arms were taken elsewhere", where="--arm")
     return found
 
 

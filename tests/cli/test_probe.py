@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from drift_runs.capture import observed
 from drift_runs.cli.main import main
-from drift_runs.engines import registry
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.engines.probe.run import QUESTIONS
 from drift_runs.errors import EngineMissing
-from tests.conftest import copy_tiny
+from tests.conftest import change_toml, copy_tiny
 from tests.engines.conftest import settings
 from tests.engines.probe import toy
 
@@ -33,7 +33,7 @@ def probe(
 
     def run(*arguments: str, opens: Callable | None = None) -> tuple[int, str, str]:
         if opens is not None:
-            monkeypatch.setattr(registry, "open_arm", opens, raising=False)
+            monkeypatch.setattr(observed, "open_arm", opens)
         capsys.readouterr()
         code = main(["probe", str(protocol), "--machine", str(tiny_arms), *arguments])
         return code, *capsys.readouterr()
@@ -108,6 +108,13 @@ def test_every_engine_is_closed(probe) -> None:
 
     probe(opens=opens)
     assert len(opened) == len(ARMS) and all(engine.closed for engine in opened)
+
+
+def test_recorded_rows_are_not_asked(probe, protocol: Path) -> None:
+    change_toml(protocol, {"arms[1].engine": "replay", "capture.full_vocabulary": "no"})
+    change_toml(protocol, {"capture.divergence": "kl.topk-lower"})
+    code, _, err = probe("--arm", "q8_0")
+    assert code == 2 and "no engine to ask" in err
 
 
 def test_an_unknown_arm_is_an_error_of_the_user(probe) -> None:

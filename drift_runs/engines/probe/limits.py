@@ -23,7 +23,17 @@ CONTEXT_NAMES = (
 _TRY_TOKENS = 4096
 """A longest window up to it is sent where the engine does not say its context."""
 _ALSO_CALLED = {
-    "kv": ("kv", "kv_type", "kv_cache_dtype", "kv_cache_type", "cache_type_k", "cache_type_v", "type_k", "type_v"),
+    "kv": (
+        "kv",
+        "kv_type",
+        "kv_cache_dtype",
+        "cache_dtype",
+        "kv_cache_type",
+        "cache_type_k",
+        "cache_type_v",
+        "type_k",
+        "type_v",
+    ),
     "weights": ("weights", "ftype", "model_ftype", "file_type", "quantization", "quantize"),
     "dtype": ("dtype", "torch_dtype", "model_dtype"),
 }

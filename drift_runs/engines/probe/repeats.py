@@ -10,7 +10,7 @@ from drift_runs.engines.probe.asking import Asking, Refusal
 from drift_runs.engines.probe.compared import RowDifference, row_difference
 from drift_runs.engines.probe.limits import room_tokens
 
-_HISTORY_TOKENS = 128
+_HISTORY_TOKENS = 64
 """Of the request that is repeated: long enough that a cached history is another geometry than a fresh one."""
 
 
@@ -47,7 +47,8 @@ def _three(asking: Asking) -> Three:
     stepwise = asking.task.path_shape == "decode" and not asking.in_process and last > 1
     # Its own first token is another one, so that no history is shared.
     other = [(token + 1) % asking.task.dictionary_size for token in tokens]
-    asking.rows(other, [last], top_k=asking.top_k)
+    if not asking.in_process:
+        asking.rows(other, [last], top_k=asking.top_k)
     fresh = asking.rows(tokens, [last], top_k=asking.top_k)
     at = [last - 1, last] if stepwise else [last]
     held, again = (asking.rows(tokens, at, top_k=asking.top_k) for _ in range(2))

@@ -11,7 +11,7 @@ from drift_runs.engines.probe.limits import room_tokens
 from drift_runs.generate.loops import loop_report
 
 TOKENS = 32
-_HISTORY_TOKENS = 256
+_HISTORY_TOKENS = 128
 _AT_LEAST = 4
 """Tokens of a history that an engine goes on from."""
 _RESCORED_IN_STEPS = 8

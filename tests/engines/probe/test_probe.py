@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from drift_runs.engines.probe.answers import NO, OPEN, YES, Needs, ProbeReport, ProbeTask
+from drift_runs.engines.probe.limits import type_of
 from drift_runs.engines.probe.run import QUESTIONS, not_opened, probe
 from drift_runs.engines.probe.task import probe_task
 from drift_runs.errors import ContextOverflow, EngineMissing
@@ -252,6 +253,26 @@ class TestNeeds:
         assert declared(**{"--n-ctx": "64"})[0] == YES
         assert declared(n_ctx="64.0", unheard_of="1")[0] == YES
         assert declared(n_ctx="32") == (NO, "n_ctx is 64, declared is 32")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("f16", "F16"),
+        ("f16", "float16"),
+        ("bf16", "torch.bfloat16"),
+        ("q4_k_m", "Q4_K - Medium"),
+        ("q4_k_s", "Q4_K - Small"),
+        ("q8_0", "mostly Q8_0"),
+    ],
+)
+def test_a_type_has_many_names(one: str, other: str) -> None:
+    assert type_of(one) == type_of(other) is not None
+
+
+@pytest.mark.parametrize("words", ["auto", "not said", "None", "", "awq", "some model"])
+def test_words_that_name_no_type_say_nothing(words: str) -> None:
+    assert type_of(words) is None
 
 
 class TestAnEngineThatDoesNotAnswer:
