@@ -86,6 +86,9 @@ def command_for(address: str, port: int) -> list[str]:
         "server.headless": "true",
         "server.fileWatcherType": "none",
         "server.showEmailPrompt": "false",
+        # The view is put into each widget before it is drawn: that is no mistake to warn of.
+        "global.disableWidgetStateDuplicationWarning": "true",
+        "runner.magicEnabled": "false",  # every script would be parsed and rewritten first
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "stacktrace" if os.environ.get("DRIFT_DEBUG") else "type",
