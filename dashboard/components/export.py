@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def csv_button(rows: Sequence[Mapping[str, object]], *, name: str, key: str) -> None:
-    """Draw the button; ``name`` is the file's, reduced to safe characters."""
+    """Draw the button; ``name`` is the file's, reduced to safe characters. The file is made when it is pressed."""
     st.download_button(
         "CSV",
-        to_csv(rows),
+        lambda: to_csv(rows),
         file_name=f"{safe_name(name, 'table')}.csv",
         mime="text/csv",
         key=f"csv.{key}",

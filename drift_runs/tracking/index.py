@@ -53,6 +53,8 @@ class Index:
         self._state: _State | None = None
         self._refreshing = threading.Lock()
         self._summaries = Summaries(uri, folder)
+        self._summed: dict[str, tuple[pa.Table, Summary]] = {}
+        """By protocol: the last summary and the table of campaigns that it is of."""
 
     @property
     def path(self) -> Path:
@@ -70,9 +72,10 @@ class Index:
         if stamp and not rebuild and state is not None and state.stamp == stamp:
             return False
         with self._refreshing:
+            opened = self._state is None
             state = None if rebuild else self._state or self._load()
             if state is not None:
-                return self._renew(state, stamp, wait_s=0)
+                return self._renew(state, stamp, wait_s=0, keep=opened)
             reach.refuse_unreachable(self.uri, create=False)  # no folder is made beside a store that is not there
             with index_files.turn(self.folder, _BUILD_WAIT_S):
                 state = None if rebuild else self._load()  # another process may have built it meanwhile
@@ -124,7 +127,11 @@ class Index:
         What is not in the index yet is read from the runs' own tables, once; ``progress`` is told how far that is.
         """
         table = self._current().table
-        return self._summaries.of(protocol, table.filter(pc.equal(table["protocol_name"], protocol)), progress)
+        of_table, found = self._summed.get(protocol, (None, None))
+        if found is None or of_table is not table:
+            found = self._summaries.of(protocol, table.filter(pc.equal(table["protocol_name"], protocol)), progress)
+            self._summed[protocol] = (table, found)
+        return found
 
     def summaries(self, protocol: str) -> pa.Table:
         """The table of :meth:`summary` (schema ``SUMMARY``), newest campaign first."""
@@ -145,8 +152,12 @@ class Index:
             return None
         return _State(kept.table, seen, str(kept.notes.get("stamp", "")), {})
 
-    def _renew(self, state: _State, stamp: str, *, wait_s: float | None) -> bool:
-        """Compare ``state`` with the store and show the result; ``wait_s`` None: the caller holds the lock."""
+    def _renew(self, state: _State, stamp: str, *, wait_s: float | None, keep: bool = False) -> bool:
+        """Compare ``state`` with the store and show the result; ``wait_s`` None: the caller holds the lock.
+
+        ``keep``: write the file where only the database has another stamp, so that the next process need not compare.
+        Not at each refresh: while a campaign runs, its metrics change the stamp all the time.
+        """
         if stamp and state.stamp == stamp:
             self._show(state)
             return False
@@ -156,7 +167,7 @@ class Index:
         changed = changed and not table.equals(state.table)
         renewed = _State(table, changes.seen, stamp, {} if changed else state.records)
         self._show(renewed)
-        if changed or wait_s is None:
+        if changed or keep or wait_s is None:
             self._write(renewed, wait_s)
         return changed
 

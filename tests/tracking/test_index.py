@@ -220,6 +220,25 @@ def test_an_unchanged_store_is_not_read_again(uri: str, monkeypatch: pytest.Monk
     assert not index.refresh() and index._current().stamp != before, "it was looked at, and nothing shown had changed"
 
 
+def test_what_changed_nothing_is_compared_once_and_not_by_every_process(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = open_index(uri).campaigns()
+    Tracker(uri).beat(wanted[0].run_id)
+    assert open_index(uri).campaigns() == wanted
+    monkeypatch.setattr(index_sqlite, "read", lambda *_: pytest.fail("compared again"))
+    assert open_index(uri).campaigns() == wanted
+
+
+def test_a_summary_is_looked_up_again_only_after_a_change(uri: str, tmp_path: Path) -> None:
+    index = open_index(uri)
+    first = index.summary("tiny")
+    assert index.summary("tiny") is first
+    add_campaign(Tracker(uri), tmp_path / "made", "third")
+    index.refresh()
+    assert index.summary("tiny").table.num_rows > first.table.num_rows
+
+
 def test_only_what_is_new_is_read(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = open_index(uri)
     index.refresh()
