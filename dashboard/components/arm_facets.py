@@ -57,6 +57,15 @@ def common_facets(page: Page) -> str:
     return f"The same for every arm: {', '.join(shared)}." if shared else ""
 
 
+def own_facets(page: Page) -> str:
+    """What an arm's facets are read against: those of the reference that not every arm shares; empty without any."""
+    values = [(facet, facet_words(page, of_reference(page, facet), facet)) for facet in varying_facets(page)]
+    said = [f"{FACET_HEADERS[facet]} {value}" for facet, value in values if value not in ("", NOT_SAID)]
+    if not said:
+        return ""
+    return f"Below an arm's name stands what is not as in the reference ({', '.join(said)})."
+
+
 def of_reference(page: Page, facet: str) -> str:
     """The reference's own value; empty where it is not known.
 

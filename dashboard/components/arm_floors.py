@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard import data
 from dashboard.components.arm_generated import counted_words, shown_columns
 from dashboard.components.arm_table import csv_rows
-from dashboard.components.cells import figure_cell, table
+from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.determinism import determinism_cells, determinism_csv, without_windows
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
@@ -36,9 +36,9 @@ def floors_section(page: Page, *, name: str) -> None:
     head += [tag("th", "of", scope="col")] if several else []
     head += [tag("th", "outliers", scope="col")] if len(sets) > 1 else []
     head += [tag("th", words, scope="col") for words in ("rows identical", "windows identical", "largest difference")]
-    head += [_header(column) for column in measured]
+    head += [header_cell(column) for column in measured]
     head += [tag("th", "n", scope="col", cls="dr-right")]
-    head += [_header(column) for column in generated]
+    head += [header_cell(column) for column in generated]
     body, rows = [], []
     for arm in floors:
         span = len(sets) if len(sets) > 1 else None
@@ -57,12 +57,8 @@ def floors_section(page: Page, *, name: str) -> None:
             {**row, **determinism_csv(determinism_of(page, arm, str(row["outliers"])))}
             for row in csv_rows(page, [arm], (*measured, *generated))
         ]
-    st.html(table("", head, body, label="Floors", wide=True))
+    st.html(table("", head, body, label="Floors", wide=True, compact=True))
     csv_button(rows, name=name, key="floors")
-
-
-def _header(column: Column) -> Html:
-    return tag("th", column.header, tag("span", column.spec, cls="dr-line dr-spec"), scope="col")
 
 
 def _cells(
@@ -84,17 +80,26 @@ def _cells(
     ]
 
 
+def determinism_words(page: Page, outliers: str) -> str:
+    """Which of the page's floors are the same to the byte; empty where none was judged."""
+    found = {arm.arm: determinism_of(page, arm, outliers) for arm in page.arms("floor")}
+    judged = [name for name, summary in found.items() if summary.rows]
+    if not judged:
+        return ""
+    same = [name for name in judged if found[name].identical]
+    other = [name for name in judged if name not in same]
+    said = f"Identical to the byte: {', '.join(same) or 'none'}"
+    return f"{said}; not identical: {', '.join(other)}." if other else f"{said}."
+
+
 def _sentence(page: Page, floors: list[ArmRecord]) -> str:
     """How many floors are identical to the byte, and which one refutes that they had to be."""
     found = {arm.arm: determinism_of(page, arm, page.sets[0]) for arm in floors}
     judged = [arm for arm in floors if found[arm.arm].rows]
-    same = [arm.arm for arm in judged if found[arm.arm].identical]
     refuted = [arm.arm for arm in judged if arm.rows_expected == "identical" and not found[arm.arm].identical]
     said = "An arm against itself: what the measuring alone does. Never subtracted from a candidate's figure."
-    if judged:
-        other = [arm.arm for arm in judged if arm.arm not in same]
-        said += f" Identical to the byte: {', '.join(same) or 'none'}"
-        said += f"; not identical: {', '.join(other)}." if other else "."
+    if words := determinism_words(page, page.sets[0]):
+        said += f" {words}"
     if refuted:
         said += f" Determinism is refuted by {', '.join(refuted)}, whose rows had to be identical."
     return said

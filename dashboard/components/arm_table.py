@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dashboard.components.arm_facets import FACET_HEADERS, facet_value, facet_words, of_reference, varying_facets
@@ -11,7 +12,7 @@ from dashboard.components.arm_generated import counted_words, shown_columns
 from dashboard.components.arm_order import grouped
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.markup import Html, tag
-from dashboard.figures import FLIP, FLIP_STRICT, STRONG, STRONG_RATE, Column
+from dashboard.figures import FLIP, FLIP_STRICT, STRONG, STRONG_RATE, Column, short_name
 from dashboard.frame import chip
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 BESIDE = {FLIP.key: FLIP_STRICT, STRONG.key: STRONG_RATE}
 """What stands in the cell of another figure."""
+SHORT = {"mean": "mean", "p95": "p95", "p99": "p99", "worst": "worst range p95"}
+"""Headers of the divergence's columns below their common one."""
 
 
 def arm_table(
@@ -33,38 +36,49 @@ def arm_table(
 ) -> Html:
     """The table of one group of arms; side by side gives each arm a row with and a row without outliers.
 
-    A facet that is the same for every arm of the campaign is said once, above the table; what an imported file says of
-    itself is under Measures. ``reasons``: by arm, why it
-    is not ranked; they get a column.
+    A facet stands below an arm's name where it is not the reference's own. One that is the same for every arm of the
+    campaign is said once, above the table; what an imported file says of itself is under Measures. ``reasons``: by arm,
+    why it is not ranked; they get a column.
     """
     sets = page.sets
-    facets = [facet for facet in varying_facets(page) if _tells_apart(page, arms, facet)]
+    facets = varying_facets(page)
     generated = shown_columns(page)
-    head = [tag("th", "arm", scope="col")]
-    head += [tag("th", FACET_HEADERS[facet], scope="col") for facet in facets]
-    head += [tag("th", "outliers", scope="col")] if len(sets) > 1 else []
-    head += [tag("th", "why not", scope="col")] if reasons else []
-    head += [header_cell(column) for column in page.columns.measured]
-    head += [tag("th", "n", scope="col", cls="dr-right")]
-    head += [header_cell(column) for column in generated]
+    lead = ["arm", *(["outliers"] if len(sets) > 1 else []), *(["why not"] if reasons else [])]
+    head = _head(page, lead, generated)
     body = []
     for group in grouped(page, arms):
         if group.words:
-            body.append(_heading(group.words, group.value, len(group.arms), span=len(head)))
+            width = len(lead) + len(page.columns.measured) + len(generated)
+            body.append(_heading(group.words, group.value, len(group.arms), span=width))
         for arm in group.arms:
             for index, outliers in enumerate(sets):
-                lead = _lead(page, arm, facets, span=len(sets)) if index == 0 else []
+                first = [_name(page, arm, facets, span=len(sets))] if index == 0 else []
                 mark = [tag("td", outliers)] if len(sets) > 1 else []
                 if reasons and index == 0:
                     mark.append(_reasons(reasons.get(arm.arm, ()), span=len(sets)))
                 cells = _figures(page, arm, outliers, generated)
-                body.append(tag("tr", lead, mark, cells, data_arm=arm.arm, data_outliers=outliers))
-    return table(caption, head, body, label=label, wide=True)
+                body.append(tag("tr", first, mark, cells, data_arm=arm.arm, data_outliers=outliers))
+    return table(caption, head, body, label=label, wide=True, compact=True)
 
 
-def _tells_apart(page: Page, arms: list[ArmRecord], facet: str) -> bool:
-    """Whether a facet differs within these arms, or between them and the reference."""
-    return len({facet_value(arm, facet) for arm in arms} | {of_reference(page, facet)}) > 1
+def _head(page: Page, lead: list[str], generated: tuple[Column, ...]) -> list[Html]:
+    """Two rows: the divergence and what is written freely have a common header above those of their columns."""
+    above = [tag("th", words, scope="col", rowspan=2) for words in lead]
+    below = []
+    headline = "" if page.columns.free_running else page.columns.headline
+    for together, found in groupby(page.columns.measured, key=lambda column: column.spec == headline):
+        columns = list(found)
+        if together:
+            words = [f"{short_name(headline)}, nats ", tag("span", headline, cls="dr-spec")]
+            above.append(tag("th", words, scope="colgroup", colspan=len(columns), cls="dr-over"))
+            below += [tag("th", SHORT[column.key], scope="col") for column in columns]
+        else:
+            above += [header_cell(column, rowspan=2) for column in columns]
+    if generated:
+        words = "what is written freely"
+        above.append(tag("th", words, scope="colgroup", colspan=len(generated), cls="dr-over"))
+        below += [header_cell(column) for column in generated]
+    return [tag("tr", above), tag("tr", below)]
 
 
 def _heading(words: str, value: str, count: int, *, span: int) -> Html:
@@ -78,8 +92,8 @@ def _reasons(reasons: tuple[str, ...], *, span: int) -> Html:
     return tag("td", words, cls="dr-reasons dr-small", rowspan=span if span > 1 else None)
 
 
-def _lead(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> list[Html]:
-    rows = span if span > 1 else None
+def _name(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> Html:
+    """The arm with its title, the facets that are not the reference's own, and what is to be minded of it."""
     marks = []
     if arm.role == "follow-up":
         marks.append(chip("follow-up", "plain", "Outside the frozen protocol: not ranked with its candidates."))
@@ -90,32 +104,33 @@ def _lead(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> list[H
     if "with" in page.sets and any(page.includes_outliers(arm.arm, column) for column in page.columns.overview):
         marks.append(chip("incl. outlier", "outlier", "Figures in this row count a window declared as an outlier."))
     title = tag("span", arm.title, cls="dr-line dr-title dr-wrap") if arm.title and arm.title != arm.arm else None
-    cells = [tag("th", arm.arm, title, tag("span", marks, cls="dr-line") if marks else None, scope="row", rowspan=rows)]
-    for facet in facets:
-        value = facet_value(arm, facet)
-        words = facet_words(page, value, facet)
-        seen = f"the file's tensor types: {arm.weights_observed}" if facet == "weights" else None
-        seen = value if words != value else seen
-        word = tag("span", words, cls="dr-same") if value == of_reference(page, facet) else tag("b", words)
-        cells.append(tag("td", word, title=seen, cls="dr-facet dr-wrap", rowspan=rows))
-    return cells
+    found = [_facet(page, arm, facet) for facet in facets if facet_value(arm, facet) != of_reference(page, facet)]
+    last = tag("span", marks, cls="dr-line") if marks else None
+    return tag("th", arm.arm, title, found, last, scope="row", rowspan=span if span > 1 else None)
+
+
+def _facet(page: Page, arm: ArmRecord, facet: str) -> Html:
+    value = facet_value(arm, facet)
+    words = facet_words(page, value, facet)
+    seen = f"the file's tensor types: {arm.weights_observed}" if facet == "weights" else None
+    seen = value if words != value else seen
+    name = FACET_HEADERS[facet]
+    return tag("span", f"{name} ", tag("b", words), title=seen, cls="dr-line dr-title dr-wrap", data_facet=facet)
 
 
 def _figures(page: Page, arm: ArmRecord, outliers: str, generated: tuple[Column, ...]) -> list[Html]:
-    first = page.figure(arm.arm, page.columns.overview[0], outliers)
-    count = tag("td", f"{first.n:,}" if first else "", cls="dr-num dr-right")
-    return [
-        *(_cell(page, arm, column, outliers) for column in page.columns.measured),
-        count,
-        *(_cell(page, arm, column, outliers) for column in generated),
-    ]
+    """The first one says over how many positions all that was measured is."""
+    return [_cell(page, arm, column, outliers) for column in (*page.columns.measured, *generated)]
 
 
 def _cell(page: Page, arm: ArmRecord, column: Column, outliers: str) -> Html:
     more = BESIDE.get(column.key)
     beside = page.figure(arm.arm, more, outliers) if more else None
     words = counted_words(page, arm.arm, column, outliers)
-    lines = figure_cell(page.figure(arm.arm, column, outliers), column, beside=beside, counted=words)
+    figure = page.figure(arm.arm, column, outliers)
+    lines = figure_cell(figure, column, beside=beside, counted=words)
+    if figure is not None and column == page.columns.overview[0]:
+        lines.append(tag("span", f"n {figure.n:,}", cls="dr-line dr-small dr-num", data_n=figure.n))
     return tag("td", lines, data_figure=column.key)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from dashboard.components.markup import Html, tag
@@ -67,7 +68,7 @@ def figure_cell(
         lines.append(tag("span", tag("b", figure.named), cls="dr-line dr-small dr-wrap"))
         share = named_share(figure)
         words = f"n {figure.n:,}, worst in {share}" if share else f"n {figure.n:,}"
-        lines.append(_small(words, NAMED_SHARE if share else "", plain=False))
+        lines.append(_small(words, NAMED_SHARE if share else ""))
     interval = write_interval(figure, column.unit)
     if interval:
         lines.append(_small(interval, figure.interval, plain=False))
@@ -75,9 +76,14 @@ def figure_cell(
         lines.append(_small(f"of {figure.n:,}"))
     lines += [_small(words) for words in counted]
     if beside is not None and not is_withheld(beside):
-        words = write_value(beside, "share")
-        words = f"{words} {write_interval(beside, 'share')}" if beside.spec == figure.spec else f"{beside.spec} {words}"
-        lines.append(_small(words, beside.interval, plain=False))
+        value = write_value(beside, "share")
+        if beside.spec == figure.spec:
+            lines.append(_small(value, plain=False))
+            lines.append(_small(write_interval(beside, "share"), beside.interval, plain=False))
+        else:
+            words = f"{beside.spec.removeprefix(f'{figure.spec}.')} {value}"
+            between = write_interval(beside, "share")
+            lines.append(_small(words, f"{beside.spec} {value} {between}".strip(), plain=False))
     if figure.floor and figure.floor_value is not None:
         shown = write_number(figure.floor_value, column.unit, digits=2)
         lines.append(_small(f"floor {shown}", f"floor: {figure.floor}", plain=False))
@@ -95,18 +101,24 @@ def _small(words: str, title: str = "", *, plain: bool = True) -> Html | None:
     return tag("span", words, cls=f"dr-line dr-small {kind}", title=title or None) if words else None
 
 
-def header_cell(column: Column) -> Html:
+def header_cell(column: Column, *, rowspan: int | None = None) -> Html:
     """Column header: plain words, then the spec id."""
-    return tag("th", column.header, tag("span", column.spec, cls="dr-line dr-spec"), scope="col")
+    # A line may break behind a full stop or a low line, and nowhere else in a word.
+    parts = [tag("span", part, cls="dr-part") for part in re.findall(r"[^._]+[._]?", column.spec)]
+    spec = tag("span", parts, cls="dr-line dr-spec")
+    return tag("th", column.header, spec, scope="col", rowspan=rowspan)
 
 
-def table(caption: str | Html, head: list[Html], body: list[Html], *, label: str, wide: bool = False) -> Html:
+def table(
+    caption: str | Html, head: list[Html], body: list[Html], *, label: str, wide: bool = False, compact: bool = False
+) -> Html:
     """A table that scrolls sideways in its own box when it is wider than the page.
 
     ``head``: cells of one header row, or whole rows. ``wide``: the first column stays in sight while it scrolls.
+    ``compact``: many columns, which a window of 1440 pixels is to hold.
     """
     rows = head if head and head[0].startswith("<tr") else tag("tr", head)
-    kind = "dr-table dr-wide" if wide else "dr-table"
+    kind = " ".join(["dr-table", *(["dr-wide"] if wide else []), *(["dr-compact"] if compact else [])])
     grid = tag("table", tag("thead", rows), tag("tbody", body), cls=kind, aria_label=label)
     # A box that scrolls can be reached and moved by keyboard.
     reached = {"tabindex": "0", "role": "region", "aria_label": f"{label}, scrolls sideways"} if wide else {}

@@ -17,6 +17,17 @@ SHEET = f"""
   .dr-wide .dr-value {{ font-size: 0.86rem; }}
   .dr-wide tbody th:first-child {{ min-width: 6rem; max-width: 7.5rem; }}
 }}
+@media (min-width: 1201px) {{
+  .dr-compact {{ font-size: 0.8rem; }}
+  .dr-compact th, .dr-compact td {{ padding: 0.35rem 0.25rem; }}
+  .dr-compact tbody th:first-child {{ min-width: 6.6rem; max-width: 8rem; }}
+  .dr-compact .dr-small, .dr-compact .dr-title, .dr-compact .dr-spec {{ font-size: 0.72rem; }}
+  .dr-compact .dr-chip {{ font-size: 0.7rem; padding: 0 0.3rem; margin-right: 0.1rem; }}
+  .dr-compact .dr-value {{ font-size: 0.92rem; }}
+}}
+.dr-table thead .dr-over {{ padding-bottom: 0.1rem;
+  border-bottom: 1px solid color-mix(in srgb, currentColor 30%, transparent); }}
+.dr-wide thead tr + tr th:first-child {{ position: static; }}
 .dr-wide .dr-group th {{ padding-top: 0.8rem; max-width: none; font-size: 0.88rem; }}
 .dr-wide .dr-group th > span {{ position: sticky; left: 0.42rem; }}
 .dr-swatch {{ display: inline-block; width: 0.7rem; height: 0.7rem; margin-right: 0.35rem; border-radius: 0.2rem; }}
@@ -30,7 +41,6 @@ SHEET = f"""
   border-bottom: 2px solid color-mix(in srgb, currentColor 30%, transparent); }}
 .dr-table tbody th {{ font-weight: 600; min-width: 7.5rem; max-width: 13rem; }}
 .dr-reasons {{ min-width: 11rem; max-width: 22rem; }}
-.dr-facet {{ min-width: 4rem; max-width: 8rem; }}
 .dr-title {{ font-weight: 400; font-size: 0.78rem; opacity: 0.85; }}
 .dr-num {{ font-variant-numeric: tabular-nums; white-space: nowrap; }}
 .dr-table .dr-right {{ text-align: right; }}
@@ -38,7 +48,9 @@ SHEET = f"""
 .dr-small {{ font-size: 0.76rem; opacity: 0.8; }}
 .dr-spec {{ font-weight: 400; font-size: 0.74rem; opacity: 0.75; font-family: monospace; }}
 .dr-line {{ display: block; }}
+.dr-part {{ display: inline-block; }}
 .dr-wrap {{ white-space: normal; overflow-wrap: anywhere; }}
+.dr-words {{ white-space: normal; overflow-wrap: break-word; min-width: 5rem; max-width: 26rem; }}
 .dr-grey {{ opacity: 0.55; }}
 .dr-same {{ opacity: 0.5; }}
 .dr-chip {{ display: inline-block; padding: 0 0.4rem; border-radius: 0.6rem; font-size: 0.74rem; line-height: 1.25rem;

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dashboard.components.arm_facets import common_facets
-from dashboard.components.arm_floors import floors_section
+from dashboard.components.arm_facets import common_facets, own_facets
+from dashboard.components.arm_floors import determinism_words, floors_section
 from dashboard.components.arm_generated import bounds, generation_sentences, not_over_these
 from dashboard.components.arm_order import group_control, order_controls, ordered
 from dashboard.components.arm_plot import figure_plot
@@ -139,6 +139,8 @@ def _sentence(page: Page, arms: list[ArmRecord]) -> list[object]:
         parts += [lead, tag("b", worst), f" with {write_value(there[worst], column.unit)}{unit}"]
         parts.append(f" ({OUTLIER_LABELS[outliers]})." if page.view.outliers == "both" else ".")
     parts += [f" {words}" for words in generation_sentences(page, [arm.arm for arm in arms])]
+    if words := determinism_words(page, outliers):
+        parts.append(f" Run again: {words[0].lower()}{words[1:]}")
     return parts
 
 
@@ -170,7 +172,7 @@ def _reading(page: Page) -> str:
         text += f" These figures pool the panels {' and '.join(panels)}: choose one under Positions."
     if bounded := bounds(page):
         text += f" Generation was bounded: {'; '.join(bounded)}."
-    return " ".join(part for part in (text, not_over_these(page), common_facets(page)) if part)
+    return " ".join(part for part in (text, not_over_these(page), own_facets(page), common_facets(page)) if part)
 
 
 show()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dashboard.figures import write_number
 from dashboard.screenshot import chromium_path, served, settled
 from drift_runs.tracking import reader
 from tests.browser.test_dashboard import query, wait_for_address
@@ -58,6 +59,33 @@ def test_the_prompts_side_by_side_follow_the_choice_and_the_address_reopens_them
     fresh = open_page(page.url)
     assert fresh.locator('table[aria-label="Both rollouts"] tr[data-prompt="one"]').count() == 1
     assert query(fresh) == query(page)
+
+
+def test_the_overview_shows_every_leading_figure_without_scrolling_sideways(open_page, campaign: Campaign) -> None:
+    page: Page = open_page("?v=1", width=1440)
+    found = page.evaluate(
+        """() => {
+            const table = document.querySelector('table[aria-label="Candidates"]');
+            const edge = table.parentElement.getBoundingClientRect().right;
+            const cells = [...table.querySelectorAll('tr[data-arm] td[data-figure]')];
+            return cells.map(cell => [cell.dataset.figure, edge - cell.getBoundingClientRect().right]);
+        }"""
+    )
+    leading = {"flip", "mean", "p95", "worst", "strong", "invalid", "exact", "prefix", "passed"}
+    assert leading <= {name for name, _ in found}
+    assert all(room > -1 for _, room in found), found
+    row = page.locator('table[aria-label="Candidates"] tr[data-arm="q4_0"]')
+    (record,) = campaign.records()
+    run_id = next(arm.run_id for arm in record.arms if arm.arm == "q4_0")
+    wanted = ("rollout.prefix", "share", "all", "with")
+    (stored,) = (
+        figure
+        for figure in reader.load_generation_figures(campaign.uri, run_id).to_pylist()
+        if tuple(figure[name] for name in ("spec", "statistic", "scope_kind", "outliers")) == wanted
+    )
+    words = write_number(stored["value"], "share", low=stored["low"], high=stored["high"])
+    assert row.locator('td[data-figure="prefix"] .dr-value').inner_text() == words
+    assert "Run again:" in page.locator("[data-say=candidates]").inner_text()
 
 
 def test_every_chart_is_drawn_and_nothing_is_wider_than_the_page(open_page) -> None:

@@ -53,7 +53,7 @@ def test_overview_shows_the_stored_figures_of_every_candidate(open_app: OpenApp,
             assert cell.startswith(shown(row, unit)), (arm, key, cell, row)
             assert row["named"] in cell
         strict = invented_store.figure(arm, "flip.strict", "rate", "with")
-        assert f"flip.strict {shown(strict, 'share')}" in figure_text(app, "Candidates", arm, "flip")
+        assert f"strict {shown(strict, 'share')}" in figure_text(app, "Candidates", arm, "flip")
 
 
 def test_floor_interval_and_verdict_stand_beside_the_figure(open_app: OpenApp, invented_store: InventedStore) -> None:
@@ -232,6 +232,37 @@ def test_a_panel_has_its_own_figures(open_app: OpenApp, invented_store: Invented
     assert figure_text(app, "Candidates", "q4_0", "mean").startswith(shown(row, "nats"))
     app.selectbox(key="control.scope").set_value("panel:P-A").run()
     assert "incl. outlier" not in table_html(app, "Candidates"), "the outlier window is in the other panel"
+
+
+def test_a_facet_stands_below_the_name_where_it_is_not_the_references(
+    open_app: OpenApp, invented_store: InventedStore
+) -> None:
+    app = open_app(invented_store.folder)
+    table = table_html(app, "Candidates")
+    for arm in ("q8_0", "kv-q4_0", "ablated"):
+        row = next(piece for piece in table.split("<tr ") if f'data-arm="{arm}"' in piece)
+        told = {piece.partition('"')[0] for piece in row.split('data-facet="')[1:]} - {"settings"}
+        facts = ARMS[arm]
+        differs = {
+            "weights": facts.weights != "f16",
+            "kv": facts.kv != "f16",
+            "derivative": facts.derivative != "stock",
+        }
+        assert told == {facet for facet, is_other in differs.items() if is_other}, arm
+    assert "what is not as in the reference (derivative stock, weights f16, KV f16)" in table
+    n = invented_store.figure("q8_0", "flip", "rate", "with")["n"]
+    assert figure_text(app, "Candidates", "q8_0", "flip").endswith(f"n {n:,}")
+
+
+def test_floors_that_are_the_same_to_the_byte_are_named_beside_the_candidates(
+    open_app: OpenApp, invented_store: InventedStore
+) -> None:
+    (said,) = [
+        item.proto.body
+        for item in open_app(invented_store.folder).get("html")
+        if 'data-say="candidates"' in item.proto.body
+    ]
+    assert "Run again: identical to the byte: launch; not identical: micro-batch." in said
 
 
 def test_facets_that_all_share_are_said_once(open_app: OpenApp, invented_store: InventedStore) -> None:
