@@ -70,7 +70,7 @@ def windows(protocol: Protocol, lengths: Mapping[str, int]) -> Listing:
 
 def _coverage(scored: int, length: int | None) -> str:
     """How much of a stream is scored."""
-    return f"{scored / length:.0%}" if length else "not known"
+    return f"{100 * scored / length:.0f} %" if length else "not known"
 
 
 def _spans(spans: Sequence[tuple[int, int]], most: int = 3) -> str:

@@ -27,6 +27,10 @@ NUMBERS = (
     *("windows", "documents", "scored positions", "length, tokens", "coverage"),
     *("ranges", "tokens that they span", "launches"),
 )
+MOST_COLUMNS = 6
+"""A table of more columns scrolls in a narrow window: squeezed, its words would be broken letter by letter."""
+LONG_CHARACTERS = 12
+"""A text of more has room for a few words on a line."""
 
 
 class Locked(NamedTuple):
@@ -240,7 +244,7 @@ def _listing(page: Page, listing: Listing, caption: str = "", *, nothing: str = 
         lead = "" if row[0] == before else row[0]
         body.append(tag("tr", _row((lead, *row[1:]), numbers), data_row=row[0]))
         before = row[0]
-    st.html(table(caption, head, body, label=listing.label))
+    st.html(table(caption, head, body, label=listing.label, wide=len(head) > MOST_COLUMNS))
     slug = safe_name(listing.label.lower(), "table")
     csv_button(listing.flat(), name=_name(page, slug), key=slug)
 
@@ -251,7 +255,8 @@ def _row(row: tuple[str, ...], numbers: list[bool]) -> list[Html]:
         if value == "declared outlier":
             cells.append(tag("td", chip(value, "outlier")))
         else:
-            cells.append(tag("td", value, cls="dr-num dr-right" if number else "dr-wrap"))
+            words = "dr-words" if len(value) > LONG_CHARACTERS else None
+            cells.append(tag("td", value, cls="dr-num dr-right" if number else words))
     return cells
 
 

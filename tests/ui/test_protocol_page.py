@@ -57,7 +57,7 @@ def test_coverage_is_of_the_stored_streams_and_is_not_known_without_them(open_ap
     app = open_app(store.folder, VIEW)
     windows = rows(app, "Windows")
     for name, length in lengths.items():
-        assert windows[name][5:7] == [f"{length:,}", "33%"]
+        assert windows[name][5:7] == [f"{length:,}", "33 %"]
     assert windows[OUTLIER][5:7] == ["not stored", "not known"]
     assert "no length is known" not in table_html(app, "Windows")
 
