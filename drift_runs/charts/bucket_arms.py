@@ -17,6 +17,7 @@ is the share of the stretch that was scored, null for all of it."""
 
 HEIGHT_PX = 300
 LEGEND_ROW_PX = 26
+LEGEND_FONT_PX = 12
 
 
 def bucket_arms(
@@ -61,7 +62,12 @@ def bucket_arms(
     colour = alt.Color(
         "arm:N",
         scale=alt.Scale(domain=arms, range=[colours.get(name, palette.NEUTRAL) for name in arms]),
-        legend=alt.Legend(title=None, orient="right", labelLimit=170) if arms else None,
+        # Rows of a height of their own: in a page's theme they are so tall that the last ones are cut off.
+        legend=alt.Legend(
+            title=None, orient="right", labelLimit=170, rowPadding=2, symbolSize=70, labelFontSize=LEGEND_FONT_PX
+        )
+        if arms
+        else None,
     )
     tooltip = [
         alt.Tooltip("arm:N"),
