@@ -56,7 +56,7 @@ class OutcomeTable:
         head = [tag("th", "arm", scope="col")]
         head += [tag("th", "windows", scope="col")] if both else []
         head.append(tag("th", "explored", tag("span", "roots", cls="dr-line dr-spec"), scope="col"))
-        head += [tag("th", outcome_chip(outcome), scope="col") for outcome in self.there]
+        head += [tag("th", outcome_chip(outcome), scope="col", cls="dr-right") for outcome in self.there]
         head += [header_cell(self.branched.column(words, statistic)) for words, statistic in SHARES]
         head.append(
             tag(

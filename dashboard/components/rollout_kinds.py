@@ -16,7 +16,7 @@ from dashboard.components.markup import Html, tag
 from dashboard.components.rollout_table import READINGS
 from dashboard.figures import write_number
 from drift_runs.generate.rollouts import Share, compare_rollouts
-from drift_runs.measure.resampler import Resampler
+from drift_runs.measure.resampler import Resampler, plural
 
 if TYPE_CHECKING:
     from drift_runs.protocol.generation import Prompts
@@ -114,7 +114,9 @@ def kinds_sentence(readings: Sequence[KindReading], spec: str) -> list[object]:
     value = write_number(worst.shares[spec].value, "share")
     few = min(reading.n for reading in readings)
     words = f" in {worst.kind} prompts: {value}, n {worst.n:,}. "
-    mind = f"The smallest kind has {few:,} prompts, so its interval is wide or there is none." if few < 10 else ""
+    mind = (
+        f"The smallest kind has {plural(few, 'prompt')}, so its interval is wide or there is none." if few < 10 else ""
+    )
     return [f"The smallest {READINGS[spec]} is that of ", tag("b", worst.arm), words, mind]
 
 
