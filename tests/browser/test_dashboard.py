@@ -211,6 +211,7 @@ def test_text_is_readable_in_both_schemes(scheme: str, open_page: OpenPage) -> N
 
 def contrast(page: Page, selector: str) -> float:
     """WCAG contrast of an element's ink on the page, its own opacity counted in."""
+    page.locator(selector).first.wait_for()
     return page.evaluate(
         """selector => {
             const element = document.querySelector(selector);
