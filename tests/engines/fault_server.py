@@ -153,7 +153,7 @@ class Spoiled:
         return Spoiled._every(rows, lambda token, logprob, rank: (token, 0.0 if rank == 1 else -9999.0, rank))
 
 
-CONNECTION = ("hang", "reset", "die", "status", "cut", "truncated", "not_json")
+CONNECTION = ("hang", "reset", "die", "status", "cut", "truncated", "not_json", "refusal")
 
 
 @dataclass
@@ -175,6 +175,9 @@ class FaultServer:
     recorded: dict[str, bytes] = field(default_factory=dict)
     """Whole answers by path, given instead of the made-up model's."""
     end_token: int | None = None
+    cache_dtype: str = "auto"
+    swap_after: int | None = None
+    """Answers after which another model answers under the same name."""
     url: str = ""
     requests: list[tuple[str, Any]] = field(default_factory=list)
     """(path, body) of every scoring request, in the order of arrival."""
@@ -190,6 +193,8 @@ class FaultServer:
     def fault(self) -> Fault | None:
         """The fault of the next answer."""
         with self.lock:
+            if self.answered == self.swap_after:
+                self.model = MadeUp(salt=17)
             self.answered += 1
             for index, fault in enumerate(self.faults):
                 if fault.after >= self.answered or fault.times == 0:
@@ -262,7 +267,9 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/version":
             self.answer({"version": state.version})
         elif self.path == "/metrics":
-            self.send(200, b'vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="0"} 1.0\n')
+            self.send(
+                200, b'vllm:cache_config_info{block_size="16",cache_dtype="%b"} 1.0\n' % state.cache_dtype.encode()
+            )
         else:
             self.answer({"error": {"message": "no such page"}}, status=404)
 
@@ -270,7 +277,7 @@ class Handler(BaseHTTPRequestHandler):
         state = self.server_state
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         state.headers.append(dict(self.headers))
-        if self.path == "/tokenize":
+        if self.path == "/tokenize" and self.path not in state.recorded:
             self.answer({"tokens": [ord(letter) % SIZE for letter in body["prompt"]]})
             return
         state.enter(self.path, body)
@@ -397,6 +404,9 @@ class Handler(BaseHTTPRequestHandler):
         status, wait = fault.value if isinstance(fault.value, tuple) else (fault.value, None)
         body = json.dumps({"error": {"message": f"made-up status {status}"}}).encode()
         self.send(status, body, **({} if wait is None else {"Retry_After": wait}))
+
+    def refusal(self, fault: Fault, content: bytes) -> None:
+        self.answer(fault.value, status=400)
 
     def cut(self, fault: Fault, content: bytes) -> None:
         """The connection ends before the answer does."""
