@@ -21,7 +21,7 @@ class Three(NamedTuple):
     held: ListedBlock | Refusal
     again: ListedBlock | Refusal
     how: str
-    """What makes the first one fresh."""
+    """What makes the first one fresh, and the others not."""
 
 
 def ask_repeats(asking: Asking) -> list[Answer]:
@@ -52,7 +52,9 @@ def _three(asking: Asking) -> Three:
     fresh = asking.rows(tokens, [last], top_k=asking.top_k)
     at = [last - 1, last] if stepwise else [last]
     held, again = (asking.rows(tokens, at, top_k=asking.top_k) for _ in range(2))
-    return Three(fresh, held, again, "at once" if stepwise else "behind another text")
+    if asking.in_process:
+        return Three(fresh, held, again, "from an empty cache, and from an empty cache again")
+    return Three(fresh, held, again, f"{'at once' if stepwise else 'behind another text'}, and again from what is held")
 
 
 def last_row(block: ListedBlock) -> ListedBlock:
@@ -82,7 +84,7 @@ def _cache(asking: Asking, gap: RowDifference | None, noise: RowDifference | Non
     verdict, evidence = OPEN, refused
     if gap is not None:
         asking.measured["cache_largest_nats"] = gap.largest_nats
-        evidence = f"a text {how}, and again with its history in the cache: {gap}"
+        evidence = f"a text taken {how}: {gap}"
         if gap.identical:
             verdict = YES
         elif noise is not None and noise.identical:

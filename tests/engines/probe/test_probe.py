@@ -105,7 +105,7 @@ WRONG: list[tuple[type[toy.ToyServer], Mapping[str, str], str]] = [
     (toy.AddsSomething, {"mass": NO}, "log-mass"),
     (toy.HasMassAboveOne, {"mass": NO, "full-rows": NO}, "above 1"),
     # the same again
-    (toy.HasAnotherRowInItsCache, {"cache": NO}, "behind another text, and again"),
+    (toy.HasAnotherRowInItsCache, {"cache": NO}, "behind another text, and again from what is held"),
     # limits
     (toy.HasAShortContext, {"context": NO}, "n_ctx is 36; the longest window takes 41"),
     (toy.RunsAnotherCache, {"declared": NO}, "kv_cache_dtype is q4_0, declared is f16"),
