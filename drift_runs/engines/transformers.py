@@ -19,7 +19,7 @@ from drift_runs.engines.base import EngineIdentity, EngineSettings
 from drift_runs.engines.cached_model import CAPABILITIES, CachedModel, refuse_closed
 from drift_runs.engines.llama_cpp_library import processor_name
 from drift_runs.engines.transformers_cache import check_kv, copy_cache, cut_cache, empty_cache, quantises
-from drift_runs.engines.transformers_weights import LIBRARIES, load_model, observed_types, offline
+from drift_runs.engines.transformers_weights import LIBRARIES, load_model, observed_types, offline, scheme_of
 from drift_runs.errors import ConfigError, EngineError, EngineMissing
 
 if TYPE_CHECKING:
@@ -30,12 +30,13 @@ OPTIONS = ("device",)
 
 
 def identity(settings: EngineSettings) -> EngineIdentity:
-    """What this engine is on this machine under these settings; opens no model."""
+    """What this engine is on this machine under these settings; opens no model, and refuses settings that it lacks."""
     torch = _torch()
     device = device_of(settings)
+    check_kv(settings.kv, settings.path_shape)
     packages = ["transformers", "torch"]
-    if settings.quantise is not None:
-        packages.append(LIBRARIES.get(settings.quantise.partition("-")[0], settings.quantise))
+    if scheme_of(settings) is not None:
+        packages.append(LIBRARIES[str(settings.quantise).partition("-")[0]])
     if (cache := settings.kv.partition("-")[0]) in ("quanto", "hqq"):
         packages.append("optimum-quanto" if cache == "quanto" else "hqq")
     try:
@@ -105,7 +106,6 @@ class Transformers(CachedModel):
         self._model: Any = None
         self._identity = identity(settings)
         super().__init__(model, settings)
-        check_kv(settings.kv, settings.path_shape)
         torch = _torch()
         torch.set_num_threads(settings.threads)
         self._device = device_of(settings)

@@ -72,6 +72,17 @@ def offline() -> None:
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 
+def scheme_of(settings: EngineSettings) -> Scheme | None:
+    """How weights are to be quantised; None: they are not. ``ConfigError`` for an unknown scheme."""
+    if settings.quantise is None:
+        return None
+    if settings.quantise not in SCHEMES:
+        raise ConfigError(
+            f"unknown scheme {settings.quantise!r}", where="quantise", expected=f"one of {', '.join(SCHEMES)}"
+        )
+    return SCHEMES[settings.quantise]
+
+
 def load_model(folder: Path, settings: EngineSettings, device: Any) -> Any:
     """The model of a folder, on the device, in the settings' type and scheme.
 
@@ -88,11 +99,7 @@ def load_model(folder: Path, settings: EngineSettings, device: Any) -> Any:
     import torch
     import transformers
 
-    scheme = None if settings.quantise is None else SCHEMES.get(settings.quantise)
-    if settings.quantise is not None and scheme is None:
-        raise ConfigError(
-            f"unknown scheme {settings.quantise!r}", where="quantise", expected=f"one of {', '.join(SCHEMES)}"
-        )
+    scheme = scheme_of(settings)
     dtype = "auto" if settings.dtype is None else getattr(torch, settings.dtype)
     more: dict[str, Any] = {}
     if scheme is not None and scheme.apply is None:

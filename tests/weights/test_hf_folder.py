@@ -8,73 +8,15 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from drift_runs.engines.hf_dictionary import token_bytes_of
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.errors import ConfigError, ModelFileError
 from drift_runs.weights.gguf_file import open_reader
 from drift_runs.weights.hf_folder import main, write_hf_folder
-from drift_runs.weights.safetensors_file import read_header
 from tests.engines.conftest import rows, settings
+from tests.numpy_llama import llama_logits, read_weights
 from tests.tiny_model import write_tiny_model
-
-Weights = dict[str, NDArray[np.float32]]
-
-
-def read_weights(file: Path) -> Weights:
-    """The tensors of a file, read once more by hand: header, then bytes in the order of the header."""
-    data = file.read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    found = {}
-    for tensor in read_header(file):
-        width = {"F32": 4, "F16": 2, "BF16": 2}[tensor.type]
-        part = data[start : start + width * tensor.elements]
-        start += len(part)
-        if tensor.type == "BF16":
-            values = (np.frombuffer(part, "<u2").astype(np.uint32) << 16).view(np.float32)
-        else:
-            values = np.frombuffer(part, "<f4" if width == 4 else "<f2").astype(np.float32)
-        found[tensor.name] = values.reshape(tensor.shape)
-    return found
-
-
-def llama_logits(weights: Weights, config: dict, tokens: list[int]) -> NDArray[np.float64]:
-    """The model as Hugging Face's Llama computes it, in float64: a rotation turns a head's first and second half."""
-    heads, groups, size = (config[key] for key in ("num_attention_heads", "num_key_value_heads", "head_dim"))
-    count = len(tokens)
-    angles = np.arange(count)[:, None] * config["rope_theta"] ** (-np.arange(0, size, 2) / size)
-    cosine, sine = (np.concatenate([f(angles)] * 2, axis=1)[:, None] for f in (np.cos, np.sin))
-
-    def matrix(name: str) -> NDArray[np.float64]:
-        return weights[f"{name}.weight"].astype(np.float64).T
-
-    def normed(x: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-        return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + config["rms_norm_eps"]) * weights[f"{name}.weight"]
-
-    def turned(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        first, second = np.split(x, 2, axis=-1)
-        return x * cosine + np.concatenate([-second, first], axis=-1) * sine
-
-    x = weights["model.embed_tokens.weight"][tokens].astype(np.float64)
-    for layer in range(config["num_hidden_layers"]):
-        block = f"model.layers.{layer}"
-        y = normed(x, f"{block}.input_layernorm")
-        q, k, v = (
-            (y @ matrix(f"{block}.self_attn.{name}_proj")).reshape(count, number, size)
-            for name, number in (("q", heads), ("k", groups), ("v", groups))
-        )
-        k, v = np.repeat(turned(k), heads // groups, axis=1), np.repeat(v, heads // groups, axis=1)
-        scores = np.einsum("qhd,khd->hqk", turned(q), k) / np.sqrt(size)
-        scores[:, np.triu(np.ones((count, count), dtype=bool), 1)] = -np.inf
-        share = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        share /= share.sum(axis=-1, keepdims=True)
-        mixed = np.einsum("hqk,khd->qhd", share, v).reshape(count, -1)
-        x = x + mixed @ matrix(f"{block}.self_attn.o_proj")
-        y = normed(x, f"{block}.post_attention_layernorm")
-        gate = y @ matrix(f"{block}.mlp.gate_proj")
-        x = x + gate / (1 + np.exp(-gate)) * (y @ matrix(f"{block}.mlp.up_proj")) @ matrix(f"{block}.mlp.down_proj")
-    return normed(x, "model.norm") @ matrix("lm_head")
 
 
 @pytest.fixture
