@@ -19,6 +19,7 @@ from drift_runs.protocol.canonical import dictionary_sha256
 from tests.engines.canned_server import answering
 from tests.engines.conftest import Opener, rows, settings
 from tests.engines.llama_server_process import RunningServer, llama_server
+from tests.tiny_model import write_tiny_model
 
 TOLERANCE_NATS = 2e-6
 """Between a server's row and the in-process engine's, decoded one by one: 5e-7 was measured, before any centring."""
@@ -159,6 +160,17 @@ class TestCache:
         all_rows(engine, [*tokens[:20], *tokens[5:20]])
         engine.write(tokens[:30], 8, top_k=3)
         np.testing.assert_array_equal(all_rows(engine, tokens).logprobs, alone.logprobs)
+
+    def test_a_long_window_at_a_stride_evaluates_each_token_once(self, open_server: OpenServer, tmp_path: Path) -> None:
+        model = write_tiny_model(tmp_path / "long.gguf", context=1_280)
+        tokens = [0, *np.random.default_rng(1).integers(2, 32, 1_023).tolist()]
+        with llama_server(model, context_tokens=1_280) as server:
+            engine = open_server(server.url, context_tokens=1_280, cache_prompt=True)
+            found = engine.score_listed(tokens, list(range(32, 1_024, 32)), top_k=K)
+            blocks = [block.positions.tolist() for block in found]
+            assert blocks == [[position] for position in range(32, 1_024, 32)], "one row is held at a time"
+            sent = sum(range(32, 1_024, 32))
+            assert engine.said()["cache"] == f"{sent - 992:,} of {sent:,} history tokens"
 
     @pytest.mark.parametrize("cache_prompt", [True, None])
     def test_a_cache_that_was_lost_within_a_window(
