@@ -356,7 +356,8 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
                 f"a geometry floor must change the geometry of arm {shown(arm.name)}",
                 expected="another batch, micro_batch, threads, path_shape or cache_prompt",
             )
-        _batches(problems, (*loc, "settings", "micro_batch"), after["micro_batch"], after["batch"])
+        if arm.engine == "llama_cpp":
+            _batches(problems, (*loc, "settings", "micro_batch"), after["micro_batch"], after["batch"])
 
 
 def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
@@ -388,7 +389,7 @@ def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
             f"a {arm.kv} V cache needs flash attention",
             expected="'on' with a quantised KV cache",
         )
-    if arm.settings.micro_batch or arm.settings.batch:
+    if arm.engine == "llama_cpp" and (arm.settings.micro_batch or arm.settings.batch):
         settings = _effective(arm.settings, capture)
         _batches(problems, (*loc, "settings", "micro_batch"), settings["micro_batch"], settings["batch"])
 
