@@ -13,55 +13,19 @@ from typing import Any
 
 from drift_runs.engines.base import Capabilities, EngineSettings, ListedBlock, Written
 from drift_runs.engines.openai_server import llama_rows
-from drift_runs.engines.openai_server.listing import Listing, Row, check_count, check_echo
+from drift_runs.engines.openai_server.listing import Listing, Row, check_echo
+from drift_runs.engines.openai_server.llama_requests import NEUTRAL, SLOT, SLOT_SETTINGS, LlamaRequests, part
 from drift_runs.engines.openai_server.llama_rows import LogMass, WholeRow, whole_row
-from drift_runs.engines.openai_server.server import NOT_SAID, Asked, ListedServer, text_of
-from drift_runs.engines.openai_server.transport import SAFE
+from drift_runs.engines.openai_server.server import NOT_SAID, Asked, text_of
 from drift_runs.engines.openai_server.written import greedy
-from drift_runs.errors import CannotGive, ContextOverflow, ServerError
+from drift_runs.errors import CannotGive, ServerError
 from drift_runs.machine import Place
 
-SLOT = 0
-"""All requests go to one slot: each has a cache of its own."""
-SEED = 7
-NEUTRAL: Mapping[str, Any] = {
-    "temperature": 0,
-    "seed": SEED,
-    "top_k": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "typical_p": 1.0,
-    "xtc_probability": 0.0,
-    "repeat_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "dry_multiplier": 0.0,
-    "mirostat": 0,
-    "post_sampling_probs": False,
-    "ignore_eos": False,  # it would move the end token's logit
-}
-"""Sampling that does nothing; said in each request, because a server may have been started with other defaults."""
-FIELDS = (
-    "model",
-    "completion_probabilities",
-    "id_slot",
-    "stop_type",
-    "timings",
-    "tokens",
-    "tokens_evaluated",
-    "tokens_predicted",
-    "truncated",
-)
-"""What is read of an answer; the rest repeats the history as text."""
-SLOT_SETTINGS = ("default_generation_settings",)
-"""Where ``/props`` says what a slot starts with."""
 PROBE_TEXT = 'The capital of France is Paris.\n{"name": "a", "port": 8080} Then she said that it was'
-LONG_ROW = 4096
-"""Entries of a row for which choosing fields takes the server longer than the history's text: it copies them."""
 PROBE_LENGTHS = (2, 6, 12, 20)
 
 
-class LlamaServer(ListedServer):
+class LlamaServer(LlamaRequests):
     """See the module. ``place.concurrency`` is not used: one slot answers one request at a time."""
 
     dialect = "llama_server"
@@ -96,11 +60,6 @@ class LlamaServer(ListedServer):
         )
 
     @property
-    def context_tokens(self) -> int:
-        """Of one slot, history and written tokens together."""
-        return self._context(self._props())
-
-    @property
     def log_mass(self) -> LogMass:
         """What is subtracted from each log-probability; measured once, on a few whole rows of a text of our own."""
         if self._mass is None:
@@ -127,7 +86,7 @@ class LlamaServer(ListedServer):
             "chat_template": hashlib.sha256(template.encode("utf-8", "surrogatepass")).hexdigest()[:16]
             if isinstance(template, str) and template
             else NOT_SAID,
-            "speculation": text_of(_part(props, *SLOT_SETTINGS, "params").get("speculative.types", NOT_SAID)),
+            "speculation": text_of(part(props, *SLOT_SETTINGS, "params").get("speculative.types", NOT_SAID)),
             "adapters": self._adapters(),
         }
 
@@ -148,14 +107,6 @@ class LlamaServer(ListedServer):
                 data or self._text([token]).encode("utf-8", "surrogatepass") for token, data in enumerate(shown)
             ]
         return self._table
-
-    def tokenize(self, text: str) -> list[int]:
-        body = {"content": text, "add_special": False, "parse_special": True}
-        answer = self.check_answer(self.transport.post("/tokenize", body).body)
-        tokens = answer.get("tokens")
-        if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
-            raise ServerError("no list of ids", where=f"{self.where}/tokenize")
-        return tokens
 
     def write(self, tokens: Sequence[int], count: int, *, top_k: int) -> list[Written]:
         """One request. With ``cache_prompt`` on it goes on from what the server holds of ``tokens``."""
@@ -207,50 +158,9 @@ class LlamaServer(ListedServer):
             entries = llama_rows.pairs(entry, where=f"{self.where}, position {position}", less_nats=less)
             yield listing.block([Row(position, asked.tokens[position], entries)])
 
-    def _ask(self, tokens: Sequence[int], top_k: int, *, cached: bool | None, count: int = 1) -> dict[str, Any]:
-        """One request behind ``tokens``; an answer that is of it. ``cached``: None leaves it to the server."""
-        body = {
-            **NEUTRAL,
-            "model": self.served,
-            "prompt": list(tokens),
-            "n_predict": count,
-            "n_probs": min(top_k, self.dictionary_size),
-            "id_slot": SLOT,
-            "return_tokens": True,
-        }
-        if top_k < LONG_ROW:
-            body["response_fields"] = list(FIELDS)
-        if cached is not None:
-            body["cache_prompt"] = cached
-        try:
-            answer = self.check_answer(self.transport.post("/completion", body).body)
-        except ServerError as error:
-            if error.status == 400 and "context size" in error.what:
-                raise self._overflow(error.what) from None
-            raise
-        where = f"{self.where}, behind {len(tokens):,} tokens"
-        if answer.get("tokens_evaluated") != len(tokens):
-            if answer.get("truncated"):
-                raise self._overflow("the server cut the history")
-            raise ServerError(
-                f"the server read {text_of(answer.get('tokens_evaluated'))} tokens",
-                where=where,
-                expected=f"{len(tokens)}, as sent",
-            )
-        if answer.get("id_slot", SLOT) != SLOT:
-            raise ServerError(f"slot {text_of(answer['id_slot'])} answered", where=where, expected=f"slot {SLOT}")
-        return answer
-
-    def _entries(self, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        entries = answer.get("completion_probabilities")
-        if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-            raise self.missing("completion_probabilities", todo="use a server that honours n_probs")
-        check_count("rows for what was written", len(entries), answer.get("tokens_predicted", 0), where=self.where)
-        return entries
-
     def _check_cache(self, answer: Mapping[str, Any], history: int, *, held: int | None) -> None:
         """``ServerError`` where another part of the history than ``held`` came from the cache: another geometry."""
-        reused = _part(answer, "timings").get("cache_n")
+        reused = part(answer, "timings").get("cache_n")
         self._history += history
         if not isinstance(reused, int):
             return
@@ -279,7 +189,7 @@ class LlamaServer(ListedServer):
         answer = self.check_answer(self.transport.post("/v1/completions", body).body)
         choices = answer.get("choices")
         first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-        content = _part(first, "logprobs").get("content")
+        content = part(first, "logprobs").get("content")
         return content if isinstance(content, list) else None
 
     def _echoed(self, asked: Asked) -> list[Row]:
@@ -300,46 +210,9 @@ class LlamaServer(ListedServer):
         tokens = self.tokenize(PROBE_TEXT)
         return tokens if len(tokens) > 1 else list(range(min(max(PROBE_LENGTHS), self.dictionary_size)))
 
-    def _text(self, tokens: Sequence[int]) -> str:
-        answer = self.check_answer(self.transport.post("/detokenize", {"tokens": list(tokens)}).body)
-        text = answer.get("content")
-        if not isinstance(text, str):
-            raise ServerError("no text", where=f"{self.where}/detokenize")
-        return text
-
-    def _props(self) -> dict[str, Any]:
-        return self.check_answer(self.transport.get("/props").body)
-
-    def _context(self, props: Mapping[str, Any]) -> int:
-        found = _part(props, *SLOT_SETTINGS).get("n_ctx")
-        if not isinstance(found, int):
-            raise ServerError("no n_ctx", where=f"{self.where}/props", expected="the length of a slot's context")
-        return found
-
     def _adapters(self) -> str:
         found = self.if_known("/lora-adapters")
         if not isinstance(found, list):
             return NOT_SAID
         scales = [adapter.get("scale") for adapter in found if isinstance(adapter, dict)]
         return text_of(", ".join(f"scale {scale}" for scale in scales)) or "none"
-
-    def _fits_slot(self, count: int) -> None:
-        # One more than the history: a server keeps room for the token that it writes.
-        if count > (found := self.context_tokens):
-            raise self._overflow(f"{count:,} tokens with what is written, and a slot of the server has {found:,}")
-
-    def _overflow(self, what: str) -> ContextOverflow:
-        return ContextOverflow(
-            what,
-            where=self.where,
-            expected="a context one token longer than the longest window",
-            todo=f"start the server with a larger -c (it is shared by its slots); {SAFE}",
-        )
-
-
-def _part(body: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """A part of an answer; empty where there is none."""
-    for name in names:
-        inner = body.get(name)
-        body = inner if isinstance(inner, dict) else {}
-    return body
