@@ -58,11 +58,14 @@ def main() -> None:
     """As ``streamlit``, with the same arguments."""
     threading.Thread(target=_ahead, name="read ahead", daemon=True).start()
     from streamlit import delta_generator
+    from streamlit.components.v2 import manifest_scanner
     from streamlit.web.cli import main as streamlit
 
     # The first element of a server would look whether this is an interactive session, and for that read the source of
     # every function on the stack. It is not one. A version that does not know the name looks, as before.
     delta_generator._use_warning_has_been_displayed = True
+    # The metadata of every installed package would be read in search of components. The pages use none of another's.
+    manifest_scanner.scan_component_manifests = list
     streamlit(prog_name="streamlit")
 
 

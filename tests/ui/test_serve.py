@@ -25,7 +25,9 @@ def test_what_no_table_needs_is_not_read_and_can_be_had_later() -> None:
     assert done.stdout.strip() == "[] [] 3"
 
 
-def test_streamlit_still_has_the_name_that_spares_the_look_at_the_stack() -> None:
+def test_streamlit_still_has_the_names_of_what_is_spared() -> None:
     from streamlit import delta_generator
+    from streamlit.components.v2 import manifest_scanner
 
     assert isinstance(delta_generator._use_warning_has_been_displayed, bool)
+    assert list(manifest_scanner.scan_component_manifests()) == [], "a package with components is installed"
