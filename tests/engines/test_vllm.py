@@ -214,6 +214,15 @@ def test_a_window_that_is_too_long_is_named_before_it_is_sent() -> None:
             list(engine.score_listed(TOKENS, [3], top_k=2))
 
 
+def test_an_answer_that_nobody_can_hold_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm, "LARGEST_ANSWER_BYTES", 10_000)
+    with serving() as state, opened(state) as engine:
+        with pytest.raises(ServerError, match=r"24 rows of 64 entries.*smaller K"):
+            list(engine.score_listed(TOKENS, [3], top_k=SIZE))
+        assert state.requests == []
+        assert len(list(engine.score_listed(TOKENS, [3], top_k=2))) == 1
+
+
 def test_what_the_server_says_of_itself() -> None:
     with serving() as state, opened(state, server=(("max-logprobs", "20"),)) as engine:
         said = engine.said()

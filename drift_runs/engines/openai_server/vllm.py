@@ -20,7 +20,7 @@ from typing import Any
 from drift_runs.engines.base import Capabilities, ListedBlock, Written
 from drift_runs.engines.openai_server.listing import Row, check_count, check_echo
 from drift_runs.engines.openai_server.server import Asked, ListedServer, text_of
-from drift_runs.engines.openai_server.transport import SAFE
+from drift_runs.engines.openai_server.transport import LARGEST_ANSWER_BYTES, SAFE
 from drift_runs.engines.openai_server.written import greedy
 from drift_runs.errors import CannotGive, ContextOverflow, EngineError, ServerError
 
@@ -33,6 +33,8 @@ ECHOED_TOKENS = 8_192
 TWO_ANSWERS_NATS = 0.5
 """Two requests behind one history may differ by rounding, never by this much."""
 CACHE_FACTS = ("cache_dtype", "block_size", "enable_prefix_caching", "calculate_kv_scales")
+ENTRY_BYTES = 70
+"""Of one entry of ``prompt_logprobs`` in JSON; 73 were measured at K = 200."""
 TOKEN = re.compile(r"token_id:(\d{1,10})")
 
 
@@ -138,6 +140,15 @@ class VLLM(ListedServer):
 
     def _from_prompt(self, asked: Asked, top_k: int) -> list[Row]:
         """``CannotGive`` where the server knows no such thing; then ``echo`` may."""
+        size = len(asked.tokens) * top_k * ENTRY_BYTES
+        if size > LARGEST_ANSWER_BYTES:
+            # Not sent: a server makes such an answer in one piece, and stands still or dies of it.
+            raise ServerError(
+                f"{len(asked.tokens):,} rows of {top_k:,} entries would be {size / 1e9:.1f} GB of JSON",
+                where=self.where,
+                expected=f"at most {LARGEST_ANSWER_BYTES / 1e9:.1f} GB",
+                todo='take a smaller K, shorter windows, or path_shape = "decode"',
+            )
         body = self._neutral(asked.tokens, max_tokens=1) | {"prompt_logprobs": top_k}
         choice = self._choice(self._asked(body, top_k), asked.tokens)
         entries = choice.get("prompt_logprobs")
