@@ -37,7 +37,7 @@ esac
 
 "$python" -m venv "$folder"
 "$folder/bin/python" -m pip install --quiet "${packages[@]}"
-"$folder/bin/python" -m pip install --quiet --editable "$root[llama-cpp,test]"
+"$folder/bin/python" -m pip install --quiet --editable "${root}[llama-cpp,test]"
 "$folder/bin/python" - <<'CHECK'
 import importlib.metadata
 

@@ -139,8 +139,8 @@ def engine_settings(capture: Capture, arm: Arm, floor: Floor | None, *, threads:
     )
 
 
-_OF_LLAMA_CPP = ("flash_attention", "micro_batch")
-_OF_THIS_PROCESS = (*_OF_LLAMA_CPP, "batch", "threads")
+_OF_THIS_PROCESS = ("flash_attention", "micro_batch", "batch", "threads")
+_IGNORED = {"mlx": ("flash_attention", "threads"), "tensorrt_llm": _OF_THIS_PROCESS}
 
 
 def settings_identity(arm: Arm, settings: EngineSettings, place: Place | None) -> dict[str, object]:
@@ -148,9 +148,9 @@ def settings_identity(arm: Arm, settings: EngineSettings, place: Place | None) -
 
     What is absent leaves no key, so that a setting that engines learn later changes no id of rows that are stored.
     """
-    ignored: tuple[str, ...] = ()
-    if arm.engine != "llama_cpp":
-        ignored = _OF_THIS_PROCESS if ENGINES[arm.engine].needs in ("place", "rows") else _OF_LLAMA_CPP
+    ignored = _IGNORED.get(arm.engine, ())
+    if ENGINES[arm.engine].needs in ("place", "rows"):
+        ignored = _OF_THIS_PROCESS
     found = {
         name: value
         for name, value in asdict(settings).items()

@@ -356,7 +356,7 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
                 f"a geometry floor must change the geometry of arm {shown(arm.name)}",
                 expected="another batch, micro_batch, threads, path_shape or cache_prompt",
             )
-        if arm.engine == "llama_cpp":
+        if arm.engine in LOGIT_ENGINES:
             _batches(problems, (*loc, "settings", "micro_batch"), after["micro_batch"], after["batch"])
 
 
@@ -389,21 +389,21 @@ def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
             f"a {arm.kv} V cache needs flash attention",
             expected="'on' with a quantised KV cache",
         )
-    if arm.engine == "llama_cpp" and (arm.settings.micro_batch or arm.settings.batch):
+    if arm.engine in LOGIT_ENGINES and (arm.settings.micro_batch or arm.settings.batch):
         settings = _effective(arm.settings, capture)
         _batches(problems, (*loc, "settings", "micro_batch"), settings["micro_batch"], settings["batch"])
 
 
 _ONLY: dict[str, tuple[str, ...]] = {
-    "flash_attention": ("llama_cpp",),
+    "flash_attention": ("llama_cpp", "transformers"),
     "batch": LOGIT_ENGINES,
-    "micro_batch": ("llama_cpp",),
-    "threads": LOGIT_ENGINES,
+    "micro_batch": LOGIT_ENGINES,
+    "threads": ("llama_cpp", "transformers"),
     "adapter_scale": ("llama_cpp",),
     "dtype": ("transformers", "mlx"),
     "quantise": ("transformers",),
     "cache_prompt": SERVERS,
-    "server": (*SERVERS, "tensorrt_llm"),
+    "server": (*SERVERS, "tensorrt_llm", "transformers", "mlx"),
 }
 """Which engines take a setting: any other would ignore it, and the protocol would say what is not so."""
 

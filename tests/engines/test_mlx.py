@@ -105,6 +105,27 @@ def test_a_branch_is_its_history_gone_on(opened: Opener, tokens: list[int], chan
     assert len(set(seen.values())) == 3
 
 
+def test_a_layer_that_forgets_is_branched_from_copies(
+    folder: Path, opened: Opener, tokens: list[int], tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "sliding")
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config |= {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
+    (tmp_path / "sliding" / "config.json").write_text(json.dumps(config), "utf-8")
+    engine, fresh = (opened(tmp_path / "sliding", batch=8) for _ in range(2))
+    found, plain = rows(engine, tokens), rows(opened(), tokens)
+    assert np.abs(found[:8] - plain[:8]).max() < 2e-4
+    assert np.abs(found[9:] - plain[9:]).max() > 1e-2
+    engine.hold(tokens[:32], [])
+    for count in (30, 13, 32, 13, 4):
+        engine.branch(count)
+        fresh.start(tokens[:count])
+        for token in (7, 8, 9):
+            assert np.abs(engine.append(token) - fresh.append(token)).max() < 2e-4
+    with pytest.raises(ConfigError, match="cannot be quantised"):
+        opened(tmp_path / "sliding", kv="q8")
+
+
 def test_types_are_computed_in_as_asked(opened: Opener, tokens: list[int]) -> None:
     away = np.abs(rows(opened(dtype="bfloat16"), tokens) - rows(opened(), tokens)).max()
     assert 1e-3 < away < 0.5

@@ -167,6 +167,24 @@ def test_a_branch_is_its_history_gone_on(opened: Opener, tokens: list[int], chan
     assert len(set(seen.values())) == 3
 
 
+def test_a_layer_that_forgets_is_branched_from_copies(
+    broken: Callable[..., Path], opened: Opener, tokens: list[int]
+) -> None:
+    """Mistral's tensors have Llama's names; its layers keep the last tokens alone, and cannot be cut."""
+    folder = broken(model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=8)
+    engine, fresh = (opened(folder, batch=8) for _ in range(2))
+    found = rows(engine, tokens)
+    plain = rows(opened(), tokens)
+    assert np.abs(found[:8] - plain[:8]).max() < 2e-4
+    assert np.abs(found[9:] - plain[9:]).max() > 1e-2
+    engine.hold(tokens[:32], [])
+    for count in (30, 13, 32, 13, 4):
+        engine.branch(count)
+        fresh.start(tokens[:count])
+        for token in (7, 8, 9):
+            assert np.abs(engine.append(token) - fresh.append(token)).max() < 2e-4
+
+
 def test_limits_and_ends(opened: Opener, tokens: list[int]) -> None:
     engine = opened(context_tokens=200)
     with pytest.raises(ContextOverflow, match=r"at most 128 \(the positions of the model\)"):
