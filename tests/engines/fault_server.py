@@ -1,4 +1,4 @@
-"""A test double: an HTTP server on loopback that answers like vLLM over a made-up model, and breaks as it is told.
+"""A test double: a server on loopback that answers like vLLM or SGLang over a made-up model, and breaks as it is told.
 
 The made-up model's distribution is known in closed form: behind a history, the entry of rank r has probability
 2^-(r+1) / (1 - 2^-V). So a test knows every right number without asking the server.
@@ -115,7 +115,7 @@ class Spoiled:
     @staticmethod
     def extra_entries(rows: list, at: int, value: Any) -> list:
         there = {token for token, _, _ in rows[at].entries}
-        more = [(token, -40.0, 60) for token in range(SIZE) if token not in there][:2]
+        more = [(token, -40.0, 0) for token in range(SIZE) if token not in there][:2]
         rows[at].entries += more
         return rows
 
@@ -285,7 +285,8 @@ class Handler(BaseHTTPRequestHandler):
         try:
             if state.delay_s:
                 time.sleep(state.delay_s)
-            content = state.recorded.get(self.path) or json.dumps(self.completion(body, fault)).encode()
+            answer = self.generate if self.path == "/generate" else self.completion
+            content = state.recorded.get(self.path) or json.dumps(answer(body, fault)).encode()
         except Refused as refused:
             state.leave()
             self.answer({"error": {"message": str(refused), "code": 400}}, status=400)
@@ -343,6 +344,42 @@ class Handler(BaseHTTPRequestHandler):
             choice["logprobs"] = self.legacy(rows, echoed if echo else written)
         usage = {"prompt_tokens": len(prompt), "completion_tokens": len(written)}
         return {"model": state.served, "system_fingerprint": state.version, "choices": [choice], "usage": usage}
+
+    def generate(self, body: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
+        """SGLang's ``/generate``: lists of [log-probability, id, text] from ``logprob_start_len`` on."""
+        prompt: list[int] = body["input_ids"]
+        kind = "" if fault is None else fault.kind
+        if kind == "other_request":
+            prompt = [(token + 1) % SIZE for token in prompt]
+        written = self.server_state.model.greedy(prompt, body["sampling_params"]["max_new_tokens"])
+        told: dict[str, Any] = {"prompt_tokens": len(prompt), "finish_reason": {"type": "length"}}
+        if kind == "ignored":
+            return {"text": "", "meta_info": told}
+        start, top_k = body["logprob_start_len"], body["top_logprobs_num"]
+        rows = self.rows([*prompt, *written], top_k, first=len(prompt) if start < 0 else start)
+        side = "output" if start < 0 else "input"
+        count = len(written) if start < 0 else len(prompt) - start
+        rows = spoiled([None, *rows[1:count]] if start >= 0 else rows[:count], fault)
+        owns = [prompt[start] if row is None else row.own for row in rows]
+        if kind == "wrong_ids":
+            owns[len(owns) // 2] = (owns[len(owns) // 2] + 1) % SIZE
+        told[f"{side}_token_logprobs"] = [
+            [None if row is None else row.entries[0][1], own, None] for row, own in zip(rows, owns, strict=True)
+        ]
+        told[f"{side}_top_logprobs"] = [
+            None if row is None else [[logprob, token, None] for token, logprob, rank in row.entries if rank <= top_k]
+            for row in rows
+        ]
+        if "token_ids_logprob" in body:
+            first = len(prompt) if start < 0 else start
+            named = self.rows([*prompt, *written], 0, first=first, named=body["token_ids_logprob"])[:count]
+            told[f"{side}_token_ids_logprobs"] = [
+                None
+                if row is None or (start >= 0 and at == 0)
+                else [[logprob, token, None] for token, logprob, _ in row.entries if token in body["token_ids_logprob"]]
+                for at, row in enumerate(named)
+            ]
+        return {"text": "", "meta_info": told}
 
     def rows(
         self, tokens: Sequence[int], top_k: int, *, first: int = 0, named: list[int] | None = None

@@ -12,6 +12,8 @@ import pytest
 
 from drift_runs.engines.base import ListedBlock
 from drift_runs.engines.openai_server import server, transport
+from drift_runs.engines.openai_server.server import ListedServer
+from drift_runs.engines.openai_server.sglang import SGLang
 from drift_runs.engines.openai_server.transport import Backoff, Transport
 from drift_runs.engines.openai_server.vllm import VLLM
 from drift_runs.errors import ConfigError, EngineError, NonFiniteLogits, ServerError
@@ -37,11 +39,15 @@ def place(state: FaultServer, **changed: object) -> Place:
     return Place(**{"url": state.url, "timeout_s": 20.0, **changed})
 
 
-def opened(state: FaultServer, shape: str = "prefill", **changed: object) -> VLLM:
-    return VLLM(place(state, **changed), settings(path_shape=shape, context_tokens=4096), dictionary_size=SIZE)
+def opened(
+    state: FaultServer, shape: str = "prefill", *, dialect: type[ListedServer] = VLLM, **changed: object
+) -> ListedServer:
+    return dialect(place(state, **changed), settings(path_shape=shape, context_tokens=4096), dictionary_size=SIZE)
 
 
-def scored(engine: VLLM, tokens: list[int] = TOKENS, positions: list[int] = POSITIONS, **asked: object) -> ListedBlock:
+def scored(
+    engine: ListedServer, tokens: list[int] = TOKENS, positions: list[int] = POSITIONS, **asked: object
+) -> ListedBlock:
     """All blocks of a window as one."""
     blocks = list(engine.score_listed(tokens, positions, **{"top_k": TOP_K, **asked}))
     return ListedBlock(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
@@ -232,6 +238,28 @@ def test_an_answer_to_another_request_is_an_error(way: str) -> None:
     ):
         for _ in range(3):
             scored(engine)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_other_dialect_gives_the_closed_form_too(shape: str) -> None:
+    with serving() as state, opened(state, shape, dialect=SGLang) as engine:
+        block = scored(engine)
+    assert_right(block)
+    assert not np.isnan(block.token_logprob).any()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_answer_in_the_other_dialect_is_an_error(name: str, shape: str) -> None:
+    """Which ids were read it does not tell where one token was generated; all else is refused in both shapes."""
+    if name == "wrong ids" and shape == "decode":
+        pytest.skip("SGLang echoes no ids with generated tokens")
+    with (
+        serving(faults=[WRONG[name]]) as state,
+        opened(state, shape, dialect=SGLang) as engine,
+        pytest.raises(EngineError),
+    ):
+        scored(engine, positions=list(range(8, 40)))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -21,6 +21,7 @@ from drift_runs.engines.base import Capabilities, ListedBlock, Written
 from drift_runs.engines.openai_server.listing import Row, check_count, check_echo
 from drift_runs.engines.openai_server.server import Asked, ListedServer, text_of
 from drift_runs.engines.openai_server.transport import LARGEST_ANSWER_BYTES, SAFE
+from drift_runs.engines.openai_server.vllm_rows import check_spans, entries_of, id_of, legacy_lists, prompt_row
 from drift_runs.engines.openai_server.written import greedy
 from drift_runs.errors import CannotGive, ContextOverflow, EngineError, ServerError
 
@@ -35,7 +36,6 @@ TWO_ANSWERS_NATS = 0.5
 CACHE_FACTS = ("cache_dtype", "block_size", "enable_prefix_caching", "calculate_kv_scales")
 ENTRY_BYTES = 70
 """Of one entry of ``prompt_logprobs`` in JSON; 73 were measured at K = 200."""
-TOKEN = re.compile(r"token_id:(\d{1,10})")
 
 
 class VLLM(ListedServer):
@@ -95,7 +95,7 @@ class VLLM(ListedServer):
         self.check_model()
         top_k = min(top_k, self.dictionary_size)
         choice = self._choice(self._asked(self._generated(tokens, count, top_k), top_k), tokens)
-        listed = self._listed(choice)
+        listed = legacy_lists(choice, self.where)
         ids = choice.get("token_ids")
         if ids is None:
             ids = [id_of(token, self.where) for token in listed["tokens"]]
@@ -154,27 +154,15 @@ class VLLM(ListedServer):
         entries = choice.get("prompt_logprobs")
         if entries is None:
             raise self.missing("prompt log-probabilities")
-        self._spans(entries, len(asked.tokens))
-        return [self._prompt_row(entries[position], position, asked.tokens[position]) for position in asked.positions]
-
-    def _prompt_row(self, entry: Any, position: int, token: int) -> Row:
-        where = f"{self.where}, position {position}"
-        if not isinstance(entry, dict):
-            raise ServerError("null inside the scored span", where=where)
-        own = entry.get(str(token))
-        if not isinstance(own, dict):
-            raise ServerError("the text's own token is missing: an answer to another request?", where=where)
-        rank = own.get("rank")
-        try:
-            listed = [(int(key), value["logprob"]) for key, value in entry.items()]
-        except (TypeError, ValueError, KeyError):
-            raise ServerError("entries that are no ids with a log-probability", where=where) from None
-        return Row(position=position, token=token, entries=listed, rank=rank if type(rank) is int and rank > 0 else 0)
+        check_spans(entries, len(asked.tokens), self.where)
+        return [
+            prompt_row(entries[position], position, asked.tokens[position], self.where) for position in asked.positions
+        ]
 
     def _from_echo(self, asked: Asked, top_k: int) -> list[Row]:
         body = self._generated(asked.tokens, 1, top_k) | {"echo": True}
         choice = self._choice(self._asked(body, top_k), asked.tokens)
-        listed = self._listed(choice)
+        listed = legacy_lists(choice, self.where)
         count = len(asked.tokens)
         if len(listed["tokens"]) <= 1 < count:
             raise CannotGive(
@@ -250,7 +238,7 @@ class VLLM(ListedServer):
 
     def _one(self, answer: Any, history: Sequence[int]) -> tuple[tuple[int, float], list[tuple[int, float]]]:
         """The one generated token with its log-probability, and the entries of its row."""
-        listed = self._listed(self._choice(answer, history))
+        listed = legacy_lists(self._choice(answer, history), self.where)
         where = f"{self.where}, position {len(history)}"
         check_count("generated tokens", len(listed["tokens"]), 1, where=where)
         if listed["token_logprobs"][0] is None:
@@ -318,28 +306,6 @@ class VLLM(ListedServer):
             check_count("tokens read by the server", usage["prompt_tokens"], len(sent), where=self.where)
         return choice
 
-    def _listed(self, choice: dict[str, Any]) -> dict[str, list[Any]]:
-        """``logprobs`` of a choice: three lists of one length."""
-        found = choice.get("logprobs")
-        if not isinstance(found, dict):
-            raise self.missing("log-probabilities")
-        lists = {}
-        for name in ("tokens", "token_logprobs", "top_logprobs"):
-            lists[name] = found.get(name)
-            if not isinstance(lists[name], list):
-                raise self.missing(f"logprobs.{name}")
-            check_count(f"entries of logprobs.{name}", len(lists[name]), len(lists["tokens"]), where=self.where)
-        return lists
-
-    def _spans(self, entries: object, count: int) -> None:
-        if not isinstance(entries, list):
-            raise ServerError("prompt log-probabilities that are no list", where=self.where)
-        check_count("rows for the prompt", len(entries), count, where=self.where)
-        if entries[0] is not None:
-            raise ServerError(
-                "log-probabilities for the first token: rows that are shifted, or of another request", where=self.where
-            )
-
     def _version(self) -> str | None:
         body = self.if_known("/version")
         return text_of(body["version"]) if isinstance(body, dict) and "version" in body else None
@@ -355,22 +321,3 @@ class VLLM(ListedServer):
         line = next((line for line in page.splitlines() if line.startswith("vllm:cache_config_info{")), "")
         labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
         return {f"cache.{name}": text_of(labels[name]) for name in CACHE_FACTS if name in labels}
-
-
-def id_of(token: object, where: str) -> int:
-    """The id in ``token_id:N``. ``CannotGive`` for a text: two tokens may read alike."""
-    found = TOKEN.fullmatch(token) if isinstance(token, str) else None
-    if found is None:
-        raise CannotGive(
-            "tokens come as texts, not as ids",
-            where=where,
-            todo="use a server that knows return_tokens_as_token_ids",
-        )
-    return int(found[1])
-
-
-def entries_of(listed: object, where: str) -> list[tuple[int, float]]:
-    """(id, log-probability) of a row of ``top_logprobs``."""
-    if not isinstance(listed, dict):
-        raise ServerError("null inside the scored span", where=where)
-    return [(id_of(token, where), logprob) for token, logprob in listed.items()]
