@@ -139,6 +139,7 @@ def bodies() -> Iterator[str]:
 
     class Page(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def log_message(self, *_: object) -> None:
             pass

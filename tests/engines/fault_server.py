@@ -253,6 +253,7 @@ class _Quiet(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits 40 ms for the client to confirm its head
     server_state: FaultServer
 
     def log_message(self, *_: object) -> None:
