@@ -540,7 +540,7 @@ _INDEXED_ARM = pa.struct(
 )
 
 INDEX = _schema(
-    "drift.index/1",
+    "drift.index/2",
     [
         *_INDEXED_RUN,
         ("experiment", pa.string(), False),
@@ -556,6 +556,7 @@ INDEX = _schema(
         ("notes", pa.list_(pa.string()), False),
         ("outliers", pa.list_(pa.struct([("window", pa.string()), ("reason", pa.string())])), False),
         ("imported", pa.bool_(), False),
+        ("reference_run", pa.string(), False),  # whose reference it compares with; empty for its own
         ("system", pa.string(), False),  # operating system of the machine; empty where the run does not say
         ("tool", pa.string(), False),  # version of drift that ran it; empty where the run does not say
         ("arms", pa.list_(_INDEXED_ARM), False),  # in the order in which they were begun
@@ -657,12 +658,14 @@ _OLDER: dict[str, tuple[str, ...]] = {
     "drift.figures/2": ("drift.figures/1",),
     "drift.determinism/2": ("drift.determinism/1",),
     "drift.futures/2": ("drift.futures/1",),
+    "drift.index/2": ("drift.index/1",),
 }
 """Versions that differ from the newest by columns that it has in addition."""
 
 _FILLED: dict[tuple[str, str], object] = {
     ("drift.figures/2", "borrowed"): False,
     ("drift.determinism/2", "row_hash"): "row.full",
+    ("drift.index/2", "reference_run"): "",
 }
 """What an older file means where the newest version has a column that is never null."""
 

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from drift_runs.campaign.facts import undeclared_settings
+from drift_runs.capture.planning import StoredReference
+from drift_runs.store import content_id
 from drift_runs.tracking import artifacts
-from drift_runs.tracking.reader import list_campaigns, load_figures
+from drift_runs.tracking.reader import list_campaigns, load_figures, load_reference
 from tests.campaigns import SOUND, Campaign, new_campaign
 
 LISTED = {**SOUND, "capture.full_vocabulary": "no", "capture.top_k": 8, "capture.divergence": "kl.topk-tail"}
@@ -80,7 +83,19 @@ def test_the_reference_is_not_run_and_its_own_arm_is(first: Campaign, second: Ca
     (before,), (after,) = list_campaigns(first.uri), list_campaigns(second.uri)
     assert after.complete and after.reference_capture_id == before.reference_capture_id
     assert after.protocol_sha256 == before.protocol_sha256
+    assert (before.reference_run, after.reference_run) == ("", before.run_id)
     assert not second.store.processes(after.reference_capture_id), "no process of this store took it"
+
+
+def test_its_own_count_of_threads_is_what_arms_here_are_held_against(first: Campaign) -> None:
+    identity = dict(load_reference(first.uri, run_of(first)))
+    capture = content_id(identity)
+    for threads, found in ((1, {}), (7, {"threads": 1})):
+        taken = {**identity, "settings": {**identity["settings"], "threads": threads}}
+        stored = StoredReference(run_id=run_of(first), capture_id=capture, identity=taken)
+        planned = first.executions(reference=stored)
+        assert planned["f16"].settings.threads == threads
+        assert undeclared_settings(planned["q4_0"], planned["f16"]) == found
 
 
 def test_it_goes_on_where_it_was(second: Campaign, first: Campaign) -> None:

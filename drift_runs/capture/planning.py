@@ -171,6 +171,8 @@ class _Plan:
     def add_stored(self, arm: Arm, stored: StoredReference) -> None:
         """The reference as another machine took it."""
         protocol, identity = self.protocol, stored.identity
+        settings = identity.get("settings")
+        threads = settings.get("threads") if isinstance(settings, Mapping) else None
         wanted = {
             "capture": _capture(self.loaded),
             "windows": {window.name: window_identity(self.loaded, window.name) for window in protocol.windows},
@@ -194,7 +196,8 @@ class _Plan:
                 floor=None,
                 weights=None,
                 adapter=None,
-                settings=engine_settings(protocol.capture, arm, None, threads=1),
+                # As many as the other machine had: arms here that have another count differ from it in that.
+                settings=engine_settings(protocol.capture, arm, None, threads=threads or 1),
                 launch=int(identity.get("launch", 1)),
                 pass_=int(identity.get("pass", 1)),
                 windows=tuple(window.name for window in protocol.windows),

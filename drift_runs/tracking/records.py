@@ -64,4 +64,6 @@ class CampaignRecord:
     """(window, reason), declared in the protocol."""
     imported: bool = False
     """True when the rows came from another tool."""
+    reference_run: str = ""
+    """The run of another machine whose reference this campaign compares with; empty: it took its own."""
     arms: tuple[ArmRecord, ...] = field(default=())

@@ -25,6 +25,7 @@ COMPLETE_TAG = "drift.complete"
 FAILED_TAG = "drift.failed"
 SUPERSEDED_TAG = "drift.superseded"
 PROTOCOL_SHA256_TAG = "drift.protocol.sha256"
+REFERENCE_RUN_TAG = "drift.reference.run"
 CAMPAIGN_KEY_TAG = "drift.campaign_key"
 COMPARISON_TAG = "drift.comparison"
 METRIC_NAMES_TAG = "drift.metric_names"
@@ -123,7 +124,7 @@ def campaign_tags(facts: CampaignFacts) -> dict[str, str]:
         CAMPAIGN_KEY_TAG: facts.campaign_key,
         "drift.tool.version": facts.tool_version,
         "drift.imported": _flag(facts.imported),
-        **({"drift.reference.run": facts.reference_run} if facts.reference_run else {}),
+        **({REFERENCE_RUN_TAG: facts.reference_run} if facts.reference_run else {}),
         **{f"drift.host.{name}": value for name, value in facts.host.items()},
     }
     return checked_tags(tags)
@@ -195,6 +196,7 @@ def campaign_record(
             notes=tuple(str(note) for note in json.loads(tags["drift.notes"])),
             outliers=tuple((str(window), str(reason)) for window, reason in json.loads(tags["drift.outliers"])),
             imported=tags.get("drift.imported") == "true",
+            reference_run=tags.get(REFERENCE_RUN_TAG, ""),
             arms=arms,
         )
     except (KeyError, ValueError, TypeError) as error:

@@ -22,8 +22,10 @@ ARMS = ("q8_0", "q4_0", "kv")
 Opened = Callable[[], Index]
 
 
-def add_campaign(tracker: Tracker, folder: Path, key: str, *, protocol: str = "tiny", finish: bool = True) -> str:
-    facts = tables.campaign_facts(campaign_key=key, protocol_name=protocol)
+def add_campaign(
+    tracker: Tracker, folder: Path, key: str, *, protocol: str = "tiny", finish: bool = True, reference_run: str = ""
+) -> str:
+    facts = tables.campaign_facts(campaign_key=key, protocol_name=protocol, reference_run=reference_run)
     campaign = tracker.start_campaign(facts, protocol_text="", protocol_json="{}").run_id
     for arm in ARMS:
         run_id = tracker.start_comparison(campaign, tables.comparison_facts(arm=arm, comparison_id=f"cmp-{arm}")).run_id
@@ -46,8 +48,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of two campaigns, of which each test takes a copy of its own."""
     folder = tmp_path_factory.mktemp("template")
     tracker = Tracker(sqlite_uri(folder / "mlflow.db"))
-    add_campaign(tracker, folder / "made", "first")
-    add_campaign(tracker, folder / "made", "second", protocol="other")
+    first = add_campaign(tracker, folder / "made", "first")
+    add_campaign(tracker, folder / "made", "second", protocol="other", reference_run=first)
     return folder
 
 
@@ -85,6 +87,8 @@ def test_it_holds_every_field_of_every_campaign(opened: Opened, uri: str) -> Non
     first = index.campaigns("tiny")[0]
     assert first.outliers and first.notes and first.arms[0].key["spec"] == "kl.full"
     assert index.campaign(first.run_id) == first and index.campaign("nobody") is None
+    other = index.campaigns("other")[0]
+    assert (first.reference_run, other.reference_run) == ("", first.run_id)
 
 
 def test_a_page_of_campaigns_is_cut_from_the_newest_on(opened: Opened) -> None:
