@@ -36,13 +36,18 @@ class _NoPandas(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError("pandas is left out of the engine's process", name=fullname)
 
 
+_THEY_IMPORT_PANDAS = ("transformers", "mlx", "tensorrt_llm")
+"""Engines whose libraries look whether pandas is there and then import it."""
+
+
 def serve(work: Callable[[dict[str, Any], TextIO], None]) -> int:
     """Read a job from stdin, do it, say what went wrong as an event; the exit code."""
-    sys.meta_path.insert(0, _NoPandas())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends this process
     events = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints must not break the event stream
     job = json.loads(sys.stdin.readline())
+    if job["opening"]["engine"] not in _THEY_IMPORT_PANDAS:
+        sys.meta_path.insert(0, _NoPandas())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         work(job, events)
