@@ -65,9 +65,10 @@ class Replay:
         return {"capture": content_id(self.recorded), "launch": str(self.recorded["launch"]), **said}
 
     def token_bytes(self) -> list[bytes] | None:
-        """What lies beside the recording; None where nothing does."""
-        file = self.folder / DICTIONARY_FILE
-        if not file.is_file():
+        """What lies in the recording's folder, or up to two above it for several of one model; None without any."""
+        above = (self.folder, *self.folder.resolve().parents[:2])
+        file = next((place / DICTIONARY_FILE for place in above if (place / DICTIONARY_FILE).is_file()), None)
+        if file is None:
             return None
         return [bytes(value) for value in read_table(file, schema.DICTIONARY)["bytes"].to_pylist()]
 
