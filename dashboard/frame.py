@@ -17,6 +17,7 @@ from dashboard.components.report_button import report_button
 from dashboard.figures import Book, Column, Columns, columns_of, differs_by_outliers
 from drift_runs.charts import palette
 from drift_runs.errors import DriftError
+from drift_runs.report.identity import taken_elsewhere
 from drift_runs.report.ranking import Ranking, ranking_of
 
 if TYPE_CHECKING:
@@ -288,6 +289,9 @@ def _header(title: str, campaign: CampaignRecord) -> Html:
             None if campaign.complete else chip("incomplete", "warn"),
             " reference arm ",
             tag("b", campaign.reference),
+            [" ", chip(f"taken by run {campaign.reference_run[:8]}", "plain", taken_elsewhere(campaign))]
+            if campaign.reference_run
+            else None,
         ),
         tag("p", campaign.question, cls="dr-question") if campaign.question else None,
         tag("div", notes, cls="dr-notes") if campaign.notes else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dashboard import data
 from dashboard.components.hardware import hardware_words
 from dashboard.frame import BESIDE_ROLES
 from drift_runs.report.identity import settings_text
@@ -69,10 +70,13 @@ def own_facets(page: Page) -> str:
 def of_reference(page: Page, facet: str) -> str:
     """The reference's own value; empty where it is not known.
 
-    Its engine and hardware are the observed ones, which a floor of it has as well.
+    Its engine and hardware are the observed ones, which a floor of it has as well. Where another run took it, a floor
+    of that name is one of this machine, and what its engine and hardware were is that run's to say.
     """
     if facet == "settings":
         return ""
+    if facet in ("engine", "hardware") and page.campaign.reference_run:
+        return _observed_elsewhere(page, facet)
     if facet in ("engine", "hardware"):
         floors = {floor.name for floor in page.protocol.floors if floor.arm == page.campaign.reference}
         observed = next((getattr(arm, facet) for arm in page.campaign.arms if arm.arm in floors), "")
@@ -83,7 +87,15 @@ def of_reference(page: Page, facet: str) -> str:
 def _known_of_reference(page: Page, facet: str) -> set[str]:
     value = of_reference(page, facet)
     # Of its hardware nothing may be known, where no floor was run: that is no other hardware.
-    return set() if facet == "hardware" and not value else {value}
+    return set() if facet in ("engine", "hardware") and not value else {value}
+
+
+def _observed_elsewhere(page: Page, facet: str) -> str:
+    """As a floor of the reference has it in the campaign that took it; empty where that is not known here."""
+    taken = data.index(page.uri).campaign(page.campaign.reference_run)
+    if taken is None:
+        return ""
+    return next((getattr(arm, facet) for arm in taken.arms if arm.role == "floor" and not arm.reference), "")
 
 
 def _facets(page: Page) -> list[str]:

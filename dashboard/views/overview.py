@@ -16,6 +16,7 @@ from dashboard.components.arm_sizes import size_section
 from dashboard.components.arm_table import arm_table, csv_rows
 from dashboard.components.decisions import decisions_panel
 from dashboard.components.export import csv_button
+from dashboard.components.machine_table import machines_section
 from dashboard.components.markup import tag
 from dashboard.figures import FLIP_STRICT, STRONG_RATE, Column, write_value
 from dashboard.frame import Page, Ranking, chip, open_page, positions_control
@@ -55,6 +56,7 @@ def show() -> None:
         csv_button(csv_rows(page, follow_ups, exported), name=_file(page, "follow-ups"), key="follow-ups")
     _launches(page)
     floors_section(page, name=_file(page, "floors"))
+    machines_section(page, name=_file(page, "machines"))
     if not page.columns.free_running:
         together = [*candidates, *(arm for arm in follow_ups if arm.arm in ranking.ranked)]
         figure_plot(page, together)
@@ -170,6 +172,8 @@ def _reading(page: Page) -> str:
     panels = [panel.name for panel in page.protocol.panels]
     if page.view.scope == "all" and len(panels) > 1:
         text += f" These figures pool the panels {' and '.join(panels)}: choose one under Positions."
+    if page.campaign.reference_run:
+        text += " The reference's rows came from another run, so there is no floor of it and no verdict."
     if bounded := bounds(page):
         text += f" Generation was bounded: {'; '.join(bounded)}."
     return " ".join(part for part in (text, not_over_these(page), own_facets(page), common_facets(page)) if part)

@@ -15,6 +15,7 @@ from dashboard.components import protocol_tables
 from dashboard.components.cells import table
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
+from dashboard.components.taken_from import taken_from
 from dashboard.frame import Page, chip, open_page
 from drift_runs.errors import DriftError
 from drift_runs.measure.specs import base_of
@@ -50,6 +51,7 @@ def show() -> None:
     with st.container(horizontal=True):
         _downloads(page)
     _digests(page, lock)
+    taken_from(page)
     _amendment(page)
     _follow_ups(page)
     protocol = page.protocol

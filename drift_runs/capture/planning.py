@@ -14,7 +14,7 @@ from drift_runs.engines.base import Capabilities, EngineIdentity
 from drift_runs.errors import ModelFileError, NotComparable, ProtocolError
 from drift_runs.machine import Machine
 from drift_runs.protocol.load import LoadedProtocol
-from drift_runs.protocol.model import Arm, Floor
+from drift_runs.protocol.model import HERE, Arm, Floor
 from drift_runs.store import content_id
 
 
@@ -71,7 +71,7 @@ def plan_executions(
             plan.add(first, "floor", floor)
     else:
         plan.add_stored(first, reference)
-        here = first.model_copy(update={"name": f"{first.name}-here", "title": f"{first.title or first.name}, here"})
+        here = first.model_copy(update={"name": f"{first.name}{HERE}", "title": f"{first.title or first.name}, here"})
         plan.add(here, "candidate", table=first, beside=reference.capture_id)
         for floor in floors[first.name]:
             if floor.kind != "pass":

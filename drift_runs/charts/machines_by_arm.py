@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from drift_runs.charts import palette
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("arm", "machine", "value", "low", "high", "n", "state", "reason")
-"""What a table must have. ``machine``: its name, the same for all of its rows; ``value`` is null where it is
-withheld."""
+"""What a table must have. ``machine``: a name that no other machine has; ``value`` is null where it is withheld."""
 
 PANEL_WIDTH_PX = 170
 PANEL_HEIGHT_PX = 200
@@ -20,8 +20,8 @@ PANELS_BESIDE = 4
 _HEADROOM = 1.08
 
 
-def machines_by_arm(table: pa.Table, *, axis_title: str, number_format: str) -> alt.FacetChart:
-    """Panels in the order of the arms, marks in the order of the machines, both as the table has them.
+def machines_by_arm(table: pa.Table, *, machines: Sequence[str], axis_title: str, number_format: str) -> alt.FacetChart:
+    """Panels in the order of the table, marks in the order of ``machines``, which may be more than an arm ran on.
 
     Every panel has an axis of its own, which begins at zero: the question is how far the machines lie from each other
     within an arm, and arms lie orders of magnitude apart. What is withheld keeps its place and says so. A machine has
@@ -34,9 +34,9 @@ def machines_by_arm(table: pa.Table, *, axis_title: str, number_format: str) -> 
         raise ValueError(f"the table lacks {', '.join(missing)}")
     rows = table.to_pylist()
     arms = list(dict.fromkeys(row["arm"] for row in rows))
-    machines = list(dict.fromkeys(row["machine"] for row in rows))
+    machines = list(machines)
     rows = [_row(row, top) for row, top in zip(rows, _tops(rows), strict=True)]
-    x = alt.X("machine:N", scale=alt.Scale(domain=machines), axis=alt.Axis(title=None, labels=False, ticks=False))
+    x = alt.X("machine:N", scale=alt.Scale(domain=machines), axis=None)
     scale = alt.Scale(zero=True, nice=True)
     axis = alt.Axis(title=None, format=number_format, tickCount=4, labelOverlap=True)
 

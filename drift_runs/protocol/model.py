@@ -52,6 +52,8 @@ EngineName = Literal[
     "replay",
     "imported",
 ]
+HERE = "-here"
+"""End of the name under which a reference runs as an arm of its own, where its rows came from another machine."""
 LOGIT_ENGINES = ("llama_cpp", "transformers", "mlx")
 """Engines of this process that give the logits of the whole dictionary."""
 SERVERS = ("llama_server", "vllm", "sglang", "tgi", "mlx_lm_server", "generic")

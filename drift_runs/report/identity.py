@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from drift_runs.protocol.model import HERE
 from drift_runs.report.content import Content
 from drift_runs.report.decided import when
 from drift_runs.report.grid import Cell, Grid, Row, Section, words
-from drift_runs.tracking.records import ArmRecord
+from drift_runs.tracking.records import ArmRecord, CampaignRecord
 
 
 def question(content: Content) -> Section:
@@ -20,6 +21,7 @@ def question(content: Content) -> Section:
         ("protocol digest", campaign.protocol_sha256),
         ("state", frozen + (", imported: rows of another tool" if campaign.imported else "")),
         ("reference arm", campaign.reference),
+        *([("reference taken by", f"run {campaign.reference_run}")] if campaign.reference_run else []),
         ("campaign", campaign.run_id),
         ("begun", when(campaign.started_ms)),
         ("measured by", f"drift {content.facts.tool_version}" if content.facts.tool_version else "not recorded"),
@@ -48,8 +50,21 @@ def question(content: Content) -> Section:
     return Section(
         key="question",
         title="Question and protocol",
-        says=tuple(text for text in (campaign.question, *campaign.notes) if text),
+        says=tuple(text for text in (campaign.question, taken_elsewhere(campaign), *campaign.notes) if text),
         grids=tuple(grids),
+    )
+
+
+def taken_elsewhere(campaign: CampaignRecord) -> str:
+    """What follows from a reference that another run took, in words; empty where the campaign took its own."""
+    if not campaign.reference_run:
+        return ""
+    return (
+        f"The rows of the reference {campaign.reference} came from run {campaign.reference_run}: they were not taken "
+        "here. So nothing says how far it lies from itself: there is no floor of the reference, and no verdict. "
+        f"{campaign.reference}{HERE} is the same arm on this machine: what lies between the two is the machine, its "
+        "engine and its driver; the protocol's floors are repeats of that arm. Nothing is written freely, because that "
+        "needs the reference's engine."
     )
 
 

@@ -105,6 +105,16 @@ class Index:
         found = pc.indices_nonzero(pc.starts_with(state.table["run_id"], run_id))
         return self._records(state, [found[0].as_py()])[0] if len(found) else None
 
+    def sharing(self, campaign: CampaignRecord) -> tuple[CampaignRecord, ...]:
+        """The complete campaigns of the same protocol, to the digest, that compare with the very same rows of a
+        reference, oldest first. The campaign itself is one of them; imported ones have no engine that could be."""
+        state = self._current()
+        table = state.table
+        mask = pc.and_(table["complete"], pc.invert(table["imported"]))
+        for name in ("protocol_sha256", "reference_capture_id"):
+            mask = pc.and_(mask, pc.equal(table[name], getattr(campaign, name)))
+        return self._records(state, pc.indices_nonzero(mask).to_pylist()[::-1])
+
     def total(self, protocol: str | None = None, *, matching: str = "") -> int:
         """How many campaigns there are, of a protocol or in all."""
         return len(self._found(self._current(), protocol, matching))
