@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 COLUMNS = ("arm", "machine", "value", "low", "high", "n", "state", "reason")
 """What a table must have. ``machine``: a name that no other machine has; ``value`` is null where it is withheld."""
 
-PANEL_WIDTH_PX = 170
-PANEL_HEIGHT_PX = 200
-PANELS_BESIDE = 4
+PANEL_WIDTH_PX = 145
+PANEL_HEIGHT_PX = 190
+PANELS_BESIDE = 3
+"""As many as a window 1024 pixels wide holds: panels have a width of their own, and a page cannot shrink them."""
 _HEADROOM = 1.08
 
 

@@ -33,6 +33,17 @@ def address(pair: Travelled, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield url
 
 
+@pytest.mark.parametrize("width", [1024, 1440])
+def test_the_panels_fit_the_page(width: int, open_page, address: str) -> None:
+    page: Page = open_page("?v=1&outliers=both", width=width)
+    page.wait_for_selector('table[aria-label="On other machines"]', state="attached")
+    found = page.evaluate(
+        """() => [...document.querySelectorAll('[data-testid=stVegaLiteChart]')].map(chart => [
+            chart.querySelector('svg, canvas').getBoundingClientRect().width, chart.getBoundingClientRect().width])"""
+    )
+    assert len(found) >= 4 and all(drawn <= room + 1 for drawn, room in found), found
+
+
 def test_figures_charts_csv_and_the_link_to_the_other_campaign(open_page, address: str, pair: Travelled) -> None:
     page: Page = open_page(f"?v=1&campaign={pair.second.run_id}")
     table = page.locator('table[aria-label="On other machines"]')
