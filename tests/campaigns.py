@@ -147,12 +147,12 @@ def engine_identity() -> EngineIdentity:
 
 
 def tree(root: Path) -> dict[str, str]:
-    """SHA-256 of every captured, compared and generated file. Left out: which process took which window."""
+    """SHA-256 of every captured, compared and generated file. Left out: how each window was taken."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for part in ("captures", "comparisons", "generation")
         for path in sorted((root / part).rglob("*"))
-        if path.is_file() and path.name != "processes.json"
+        if path.is_file() and path.name not in ("processes.json", "retries.json")
     }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from drift_runs.errors import CannotGive, EngineError, ServerError
 from drift_runs.tracking import artifacts, reader
 from drift_runs.tracking.mlflow_store import artifact
 from tests.campaigns import SOUND, Campaign, new_campaign
+from tests.engines.canned_server import answering
 from tests.engines.llama_server_process import RunningServer, llama_server
 from tests.test_campaign_generation import CHAT, write_prompts
 
@@ -172,3 +175,35 @@ def test_what_a_server_cannot_give_is_refused_before_a_row_is_taken(
     (outcome,) = [found for found in campaign.run().outcomes if found.execution.name == "server"]
     assert isinstance(outcome.error, CannotGive) and "kl.topk-lower" in outcome.error.todo
     assert not list(campaign.store.capture_folder(outcome.execution.capture_id).glob("*.parquet"))
+
+
+def test_requests_that_failed_are_sent_again_and_counted(
+    ran: Campaign, tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer
+) -> None:
+    """Behind a relay that refuses every twelfth request the rows are the same bytes, and the number of repeats is kept."""
+    asked = []
+
+    def through(path: str, body: object) -> tuple[int, object]:
+        asked.append(path)
+        if path == "/completion" and len(asked) % 12 == 0:
+            return 503, {"error": "loading"}
+        request = urllib.request.Request(
+            server.url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+
+    paths = ("/v1/models", "/props", "/lora-adapters", "/completion", "/v1/completions", "/tokenize", "/detokenize")
+    with answering({path: partial(through, path) for path in paths}) as relay:
+        floor = {"floors": [], "arms": [F16, SERVER]}
+        campaign = prepared(tmp_path / "relayed", tiny_arms, empty_database, relay.url, floor)
+        (outcome,) = [found for found in campaign.run().outcomes if found.execution.name == "server"]
+    assert outcome.error is None
+    retries = campaign.store.retries(outcome.execution.capture_id)
+    assert set(retries) == set(outcome.execution.windows) and sum(retries.values()) > 2
+    assert f"{sum(retries.values())} requests of" in outcome.warnings[0]
+    one = ran.store.read_rows(ran.executions()["server"].capture_id, outcome.execution.windows)
+    other = campaign.store.read_rows(outcome.execution.capture_id, outcome.execution.windows)
+    assert one.equals(other)

@@ -107,6 +107,14 @@ class Twins:
             )
 
 
+def sent_again(execution: Execution, store: Store) -> tuple[str, ...]:
+    """One sentence when requests to a server had to be repeated: each row is one answer's all the same."""
+    known = store.retries(execution.capture_id)
+    count = sum(known.get(name, 0) for name in execution.windows)
+    windows = sum(known.get(name, 0) > 0 for name in execution.windows)
+    return (f"{count} requests of {windows} windows were sent again",) if count else ()
+
+
 def several_processes(execution: Execution, store: Store) -> tuple[str, ...]:
     """One sentence when an interruption made a launch of several processes: it is no single launch then."""
     known = store.processes(execution.capture_id)

@@ -14,6 +14,7 @@ from drift_runs.campaign.checks import (
     check_switch,
     compare_captures,
     refuted,
+    sent_again,
     several_processes,
     text_marks,
 )
@@ -140,6 +141,9 @@ class Logbook:
         started = self.tracker.start_comparison(self.run_id, facts)
         if execution.name in self.probes and not started.complete:
             self.log_probe(execution.name, started.run_id)
+        if execution.listed and not started.complete:
+            retries = canonical_json(self.store.retries(execution.capture_id))
+            self.tracker.log_files(started.run_id, {artifacts.RETRIES_FILE: retries})
         figures = determinism = listed = None
         warnings: tuple[str, ...] = ()
         if error is not None:
@@ -156,6 +160,7 @@ class Logbook:
             check_switch(execution, determinism)
             self._twins.refuse(execution, self.store)
             warnings = refuted(execution, determinism) + several_processes(execution, self.store)
+            warnings += sent_again(execution, self.store)
             place = {
                 "arm": execution.name,
                 "kind": execution.kind,

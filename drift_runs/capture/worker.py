@@ -83,8 +83,11 @@ def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any
     if spill is not None:
         spill.parent.mkdir(parents=True, exist_ok=True)
     wanted = _wanted(store, step["wanted_from"], name) if step["wanted_from"] else None
+    retried = None
     if opened.opening.kind.listed:
+        before = engine.retries
         scored = score_listed_window(engine, task, wanted=wanted)
+        retried = engine.retries - before
     else:
         threads = min(opened.opening.settings.threads, os.cpu_count() or 1)
         scored = score_window(engine, task, reference=reference, spill=spill, wanted=wanted, analysis_threads=threads)
@@ -104,6 +107,8 @@ def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any
         write_table(store.comparison_file(step["comparison"], name), scored.comparison, schema.COMPARISON)
     if not kept:
         store.note_process(step["capture"], name, job["process"])
+        if retried is not None:
+            store.note_retries(step["capture"], name, retried)
         write_table(target, scored.rows, schema.ROWS)
     send(
         events,

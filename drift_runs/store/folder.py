@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -189,9 +190,22 @@ class Store(GenerationFiles):
         known[window] = process
         write_json(self.capture_folder(capture) / "processes.json", known)
 
+    def note_retries(self, capture: str, window: str, count: int) -> None:
+        """Record how many requests of a window had to be sent again."""
+        known = self.retries(capture)
+        known[window] = count
+        write_json(self.capture_folder(capture) / "retries.json", known)
+
+    def retries(self, capture: str) -> dict[str, int]:
+        """Window to the number of requests that were sent again; a window is absent where nothing is sent."""
+        return self._noted(capture, "retries.json")
+
     def processes(self, capture: str) -> dict[str, str]:
         """Window to the id of the process that took it."""
-        path = self.capture_folder(capture) / "processes.json"
+        return self._noted(capture, "processes.json")
+
+    def _noted(self, capture: str, name: str) -> dict[str, Any]:
+        path = self.capture_folder(capture) / name
         try:
             return dict(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:

@@ -164,6 +164,7 @@ def endless_job(campaign: Campaign) -> dict:
         "marks": {"copy_tokens": 12, "copy_distance_tokens": 2048},
         "reference": reference.capture_id,
         "steps": [step] * 20_000,
+        "probe": None,
     }
 
 
