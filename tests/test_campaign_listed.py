@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from drift_runs.capture.group import Launch, pending
+from drift_runs.errors import ModelFileError
 from drift_runs.protocol.load import load_protocol
 from tests.campaigns import SOUND, Campaign, new_campaign
+from tests.conftest import tiny_dictionary
+from tests.tiny_model import write_tiny_model
 
 K = 8
 LISTED = {**SOUND, "capture.full_vocabulary": "no", "capture.top_k": K, "capture.divergence": "kl.topk-tail"}
@@ -90,3 +94,23 @@ def test_figures_carry_the_definition_and_k(listed: Campaign) -> None:
     specs = set(figures["q4_0"]["spec"].to_pylist())
     assert f"kl.topk-tail@{K}" in specs and "kl.full" not in specs
     assert not any(spec.startswith("kl.topk") and not spec.endswith(f"@{K}") for spec in specs)
+
+
+def test_an_arm_with_another_dictionary_is_refused_with_the_first_difference(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path
+) -> None:
+    """Same size, same ids, two tokens that change places: every id-level figure would be wrong without a sign."""
+    tokens = tiny_dictionary()
+    tokens[25], tokens[26] = tokens[26], tokens[25]
+    weights = tmp_path / "other.gguf"
+    write_tiny_model(weights, tokens=tokens)
+    arms = [{"name": "f16", "role": "reference", "derivative": "stock", "weights": "f16"}]
+    arms.append({**arms[0], "name": "other", "role": "candidate", "derivative": "other"})
+    campaign = new_campaign(tmp_path / "campaign", tiny_arms, empty_database, {**LISTED, "arms": arms, "floors": []})
+    campaign.machine = tmp_path / "drift.toml"
+    models = {"f16": tiny_arms.parent / "f16.gguf", "other": weights}
+    tables = [f"[arms.{name}]\nmodel = {json.dumps(str(path))}" for name, path in models.items()]
+    campaign.machine.write_text("\n".join(['schema = "drift.machine/1"', *tables]), "utf-8")
+    (outcome,) = [found for found in campaign.run().outcomes if found.execution.name == "other"]
+    assert isinstance(outcome.error, ModelFileError) and outcome.figures is None
+    assert "the first difference is id 25: b'x' in the protocol's dictionary, b'y' here" in outcome.error.line()
