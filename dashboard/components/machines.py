@@ -78,13 +78,10 @@ class Machines:
 
 
 def machines_of(page: Page) -> Machines | None:
-    """The campaigns of the store that share the page's reference; None when there is none but this.
-
-    Campaigns that all took it themselves ran on one machine: the id of a capture holds its engine and hardware.
-    """
+    """The campaigns of the store that share the page's reference on other machines; None when there is none."""
     index = data.index(page.uri)
     shared = index.sharing(page.campaign)
-    if page.columns.free_running or len(shared) < 2 or not any(campaign.reference_run for campaign in shared):
+    if page.columns.free_running or len(shared) < 2:
         return None
     campaigns = tuple(sorted(shared, key=lambda found: (bool(found.reference_run), found.started_ms, found.run_id)))
     summary = index.summary(page.campaign.protocol_name)

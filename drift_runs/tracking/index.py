@@ -107,12 +107,18 @@ class Index:
 
     def sharing(self, campaign: CampaignRecord) -> tuple[CampaignRecord, ...]:
         """The complete campaigns of the same protocol, to the digest, that compare with the very same rows of a
-        reference, oldest first. The campaign itself is one of them; imported ones have no engine that could be."""
+        reference, oldest first, the campaign itself among them.
+
+        None where all of them took it themselves: that was on one machine, because the id of a capture holds its
+        engine and hardware.
+        """
         state = self._current()
         table = state.table
         mask = pc.and_(table["complete"], pc.invert(table["imported"]))
         for name in ("protocol_sha256", "reference_capture_id"):
             mask = pc.and_(mask, pc.equal(table[name], getattr(campaign, name)))
+        if not pc.any(pc.and_(mask, pc.not_equal(table["reference_run"], ""))).as_py():
+            return ()  # before a record is made of each: a store may hold a thousand
         return self._records(state, pc.indices_nonzero(mask).to_pylist()[::-1])
 
     def total(self, protocol: str | None = None, *, matching: str = "") -> int:
