@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from drift_runs.protocol.load import LoadedProtocol
+from drift_runs.protocol.model import LOGIT_ENGINES
 
 
 def generation_lines(loaded: LoadedProtocol) -> list[str]:
@@ -18,7 +19,7 @@ def generation_lines(loaded: LoadedProtocol) -> list[str]:
         turns = f", {branches.turns} turns" if branches.turns > 1 else ""
         lines.append(
             f"futures     of {what}, at most {branches.cap} roots an arm; {branches.horizon_tokens} tokens{turns}, "
-            f"calls in {branches.syntax}; from KV cells that branches share"
+            f"calls in {branches.syntax}; {_histories(loaded)}"
         )
     if protocol.environments:
         named = sorted({name for found in protocol.environments for name in found.windows})
@@ -40,6 +41,20 @@ def generation_lines(loaded: LoadedProtocol) -> list[str]:
         held = ", ".join(f"{found.name} ({found.arm}, {found.grammar})" for found in protocol.constrained)
         lines.append(f"grammars    {held}")
     return lines
+
+
+def _histories(loaded: LoadedProtocol) -> str:
+    """Where the branches of a root find its history."""
+    arms = loaded.protocol.arms
+    apart = [arm for arm in arms if arm.engine not in LOGIT_ENGINES]
+    cold = [arm.name for arm in apart if arm.settings.cache_prompt is False]
+    warm = [arm.name for arm in apart if arm.settings.cache_prompt is not False]
+    ways = ["from KV cells that branches share"] if len(apart) < len(arms) else []
+    if warm:
+        ways.append(f"of {', '.join(warm)} from its prefix cache, if it keeps one")
+    if cold:
+        ways.append(f"of {', '.join(cold)} by a prefill for every future")
+    return ", ".join(ways)
 
 
 def _prompts(loaded: LoadedProtocol, subset: str) -> int:
