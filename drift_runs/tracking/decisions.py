@@ -108,9 +108,25 @@ def decide(
         client.set_tag(record.run_id, tag, written[tag])
         if client.get_run(record.run_id).data.tags.get(tag) != written[tag]:
             raise StoreError("the decision was not kept", where=f"run {record.run_id}", todo="try it again")
-        # So that an index of campaigns knows that it is old.
-        client.set_tag(campaign.run_id, tags.TOUCHED_TAG, tags.day_of(int(time.time() * 1000)))
+    _touch(uri, campaign)
     return entry
+
+
+def _touch(uri: str, campaign: CampaignRecord) -> None:
+    """Let an index of campaigns know that it is old.
+
+    Two who decide at once may both find no such tag and both write it as a new one: one of them is refused then, and
+    finds it at the next try.
+    """
+    client = connect(uri, create=False)
+    for tries_left in (3, 2, 1, 0):
+        try:
+            with reach.asked(uri, "write a decision", campaign.run_id):
+                client.set_tag(campaign.run_id, tags.TOUCHED_TAG, tags.day_of(int(time.time() * 1000)))
+            return
+        except StoreError:
+            if not tries_left:
+                raise
 
 
 def load_decisions(uri: str, campaign: CampaignRecord) -> History:

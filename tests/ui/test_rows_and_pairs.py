@@ -52,7 +52,7 @@ def test_without_outliers_their_rows_are_gone(open_app: OpenApp, invented_store:
 def test_a_list_that_is_empty_says_so(open_app: OpenApp, invented_store: InventedStore) -> None:
     app = open_app(invented_store.folder, "views/rows.py", v="1", arm="fa-off", listed="dnll")
     assert "No position is in this list." in markup(app)
-    assert app.get("download_button") == []
+    assert app.main.get("download_button") == []
     assert app.query_params["listed"] == "dnll"
 
 
