@@ -1,7 +1,8 @@
-"""Rows that real engines gave, played: vLLM on a processor, and transformers with weights quantised at load.
+"""Rows that real engines gave, played: vLLM on a processor, transformers with weights quantised at load, MLX against
+llama.cpp; and what was followed across the last two, judged again.
 
-``tests/data/recorded`` holds four windows of two whole runs, kept by ``python -m drift_runs.capture.recording``. The
-figures below are those of the runs, over the same four windows: read from their comparisons before anything was kept.
+``tests/data/recorded`` holds windows of three whole runs, kept by ``python -m drift_runs.capture.recording``. The
+figures below are those of the runs, over the same windows: read from their comparisons before anything was kept.
 """
 
 from __future__ import annotations
@@ -14,26 +15,38 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
+from drift_runs import schema
+from drift_runs.generate.futures import futures_of
+from drift_runs.generate.outcomes import judge
+from drift_runs.lanes.scenes import Scenes
+from drift_runs.protocol.load import load_protocol
+from drift_runs.store import read_table
 from tests.campaigns import Campaign
 from tests.conftest import dump_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "data" / "recorded"
-WINDOWS = ("pa-migration-notes", "pa-prose", "pb-architecture", "pb-shell")
+BRANCH = "branch"
 
 
 def played(folder: Path, name: str, database: Path) -> Campaign:
     """A protocol's arms as recordings, on the recorded windows."""
     content = tomllib.loads((ROOT / "protocols" / f"{name}.toml").read_text("utf-8"))
+    recorded = {path.parent.name for path in (RECORDED / name).glob("*/capture.json")}
+    reference = next(arm["name"] for arm in content["arms"] if arm["role"] == "reference")
+    windows = set(json.loads((RECORDED / name / reference / "capture.json").read_text("utf-8"))["windows"])
+    for table in ("chat", "branches"):
+        content.pop(table, None)
     content["capture"] |= {"full_vocabulary": "no", "divergence": "kl.topk-shared"}
     content["intervals"]["resamples"] = 200
     for table, key in (("windows", "name"), ("ranges", "window"), ("outliers", "window")):
-        content[table] = [entry for entry in content[table] if entry[key] in WINDOWS]
-    recorded = {path.name for path in (RECORDED / name).iterdir() if path.is_dir()}
+        content[table] = [entry for entry in content.get(table, []) if entry[key] in windows]
     content["arms"] = [
         {**arm, "engine": "replay", "settings": {}} for arm in content["arms"] if arm["name"] in recorded
     ]
-    content["floors"] = [floor for floor in content["floors"] if floor["name"] in recorded]
+    # A recording has no geometry to change: what a floor gave is played as a launch of its own.
+    floors = [floor for floor in content["floors"] if floor["name"] in recorded]
+    content["floors"] = [{"name": floor["name"], "arm": floor["arm"], "kind": "launch"} for floor in floors]
     path = folder / "protocol" / f"{name}.toml"
     for entry in content["windows"]:
         target = path.parent / entry["stream"]
@@ -73,6 +86,15 @@ def figures(campaign: Campaign) -> dict[str, tuple[int, int, float]]:
             "smollm2-transformers",
             {"int8": (30, 925, 0.00405425), "fp8": (56, 925, 0.0130394), "nf4": (248, 925, 0.182216)},
         ),
+        (
+            "smollm2-mlx",
+            {
+                "micro-batch": (0, 144, 4.02426e-6),
+                "mlx-f32": (0, 144, 1.91265e-6),
+                "mlx-q8": (1, 144, 0.00103832),
+                "mlx-q4": (45, 144, 0.293532),
+            },
+        ),
     ],
 )
 def test_recorded_rows_give_the_figures_of_the_run(
@@ -82,4 +104,32 @@ def test_recorded_rows_give_the_figures_of_the_run(
     assert found.keys() == expected.keys()
     for arm, (flips, positions, mean) in expected.items():
         assert found[arm][:2] == (flips, positions), arm
-        assert found[arm][2] == pytest.approx(mean, rel=1e-3, abs=1e-12), arm
+        assert found[arm][2] == pytest.approx(mean, rel=1e-3, abs=2e-7), arm
+
+
+@pytest.mark.parametrize(("arm", "roots"), [("mlx-q4", 3), ("mlx-q8", 1)])
+def test_what_was_followed_across_two_engines_is_judged_the_same(arm: str, roots: int) -> None:
+    """llama.cpp went on from its token, MLX from its own: the stored tokens give the stored outcome again."""
+    loaded = load_protocol(ROOT / "protocols" / "smollm2-mlx.toml")
+    dictionary = read_table(RECORDED / "dictionary.parquet", schema.DICTIONARY)["bytes"].to_pylist()
+    scenes = Scenes(loaded, [bytes(value) for value in dictionary])
+    followed = RECORDED / "smollm2-mlx" / "followed"
+    ours, theirs = (futures_of(read_table(followed / f"{name}.parquet", schema.FUTURES)) for name in ("gguf", arm))
+    rows = read_table(followed / f"{arm}-outcomes.parquet", schema.OUTCOMES).to_pylist()
+    rows = [row for row in rows if row["pair"] == BRANCH]
+    assert len(rows) == roots
+    for row in rows:
+        place = row["window"], row["position"]
+        ((one, other),) = [
+            (one, other)
+            for one in ours
+            for other in theirs
+            if (one.window, one.position) == (other.window, other.position) == place
+            and (one.text, other.text) == (row["reference_text"], row["candidate_text"])
+        ]
+        scene = scenes.at(*place)
+        assert (
+            one.first != other.first and scene.read(one.tokens) == one.text and scene.read(other.tokens) == other.text
+        )
+        found = judge(scene, one, other)
+        assert (found.outcome, found.rule) == (row["outcome"], row["rule"])
