@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from drift_runs.protocol.model import LOGIT_ENGINES, SERVERS, Arm, Capture, KVType, Protocol, Settings, Stream, Window
+from drift_runs.protocol.model import LOGIT_ENGINES, SERVERS, Arm, KVType, Protocol, Settings, Stream, Window
 from drift_runs.protocol.problems import Loc, Problems, shown
 
 GEOMETRY_KEYS = ("batch", "micro_batch", "threads", "path_shape", "cache_prompt")
@@ -71,14 +71,6 @@ def _settings(problems: Problems, protocol: Protocol) -> None:
             f"{shown(capture.divergence)} needs full rows, and full_vocabulary is 'no'",
             expected="one of the kl.topk-* definitions",
         )
-    if capture.full_vocabulary == "yes":
-        for index, arm in enumerate(protocol.arms):
-            if arm.engine not in (*LOGIT_ENGINES, "imported"):
-                problems.add(
-                    ("arms", index, "engine"),
-                    f"{shown(arm.engine)} lists the best entries of a row, and full_vocabulary is 'yes'",
-                    expected="capture.full_vocabulary = 'no' with a kl.topk-* divergence",
-                )
     _batches(problems, ("capture", "micro_batch"), capture.micro_batch, capture.batch)
     buckets = protocol.history.buckets
     for index in range(1, len(buckets)):
@@ -309,7 +301,7 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
                 expected="role reference or candidate",
                 todo="put it in a follow-up file",
             )
-        check_arm(problems, ("arms", index), arm, protocol.capture)
+        check_arm(problems, ("arms", index), arm, protocol)
     arms = {arm.name: arm for arm in protocol.arms}
     windows = [window.name for window in protocol.windows]
     for index, floor in enumerate(protocol.floors):
@@ -360,7 +352,9 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
             _batches(problems, (*loc, "settings", "micro_batch"), after["micro_batch"], after["batch"])
 
 
-def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
+def check_arm(problems: Problems, loc: Loc, arm: Arm, protocol: Protocol) -> None:
+    """What one arm must be, be it the protocol's or a follow-up."""
+    capture = protocol.capture
     if arm.engine == "imported":
         problems.add(
             (*loc, "engine"),
@@ -369,6 +363,19 @@ def check_arm(problems: Problems, loc: Loc, arm: Arm, capture: Capture) -> None:
             todo="bring rows of other tools in with drift import",
         )
         return
+    if arm.engine not in LOGIT_ENGINES:
+        if capture.full_vocabulary == "yes":
+            problems.add(
+                (*loc, "engine"),
+                f"{shown(arm.engine)} lists the best entries of a row, and full_vocabulary is 'yes'",
+                expected="capture.full_vocabulary = 'no' with a kl.topk-* divergence",
+            )
+        if protocol.sampled is not None:
+            problems.add(
+                (*loc, "engine"),
+                f"common noise needs logits, and engine {shown(arm.engine)} gives none",
+                expected="no [sampled], or arms of " + " or ".join(LOGIT_ENGINES),
+            )
     if arm.engine == "llama_cpp" and arm.kv not in get_args(KVType):
         problems.unknown((*loc, "kv"), "KV type", arm.kv, get_args(KVType))
         return

@@ -256,6 +256,12 @@ def _constrained(problems: Problems, protocol: Protocol, streams: Mapping[str, S
         arm = arms.get(constrained.arm)
         if arm is None:
             problems.unknown((*loc, "arm"), "arm", constrained.arm, arms)
+        elif arm.role == "reference":
+            problems.add(
+                (*loc, "arm"),
+                f"{shown(arm.name)} is the reference: roots are where an arm leaves it, so it has none of its own",
+                expected="a candidate",
+            )
         elif arm.engine not in LOGIT_ENGINES:
             problems.add(
                 (*loc, "arm"),
@@ -340,13 +346,6 @@ def _sampled(problems: Problems, protocol: Protocol, read: ReadPrompts) -> None:
     if protocol.rollouts is None:
         problems.add(("sampled",), "nothing says what is sampled behind", expected="[rollouts]: prompts and their ids")
         return
-    for index, arm in enumerate(protocol.arms):
-        if arm.engine not in (*LOGIT_ENGINES, "imported"):
-            problems.add(
-                ("arms", index, "engine"),
-                f"common noise needs logits, and engine {shown(arm.engine)} gives none",
-                expected="no [sampled], or arms of " + " or ".join(LOGIT_ENGINES),
-            )
     for index, temperature in enumerate(sampled.temperatures):
         if temperature in sampled.temperatures[:index]:
             problems.add(("sampled", "temperatures", index), f"{temperature:g} is given twice", expected="each once")

@@ -131,7 +131,7 @@ def load_followups(path: Path | str, loaded: LoadedProtocol) -> tuple[Arm, ...]:
             problems.add(
                 ("arms", index, "role"), f"'{arm.role}' has no place in a follow-up file", expected="role 'follow-up'"
             )
-        check_arm(problems, ("arms", index), arm, loaded.protocol.capture)
+        check_arm(problems, ("arms", index), arm, loaded.protocol)
     problems.raise_all()
     return followups.arms
 

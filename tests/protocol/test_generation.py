@@ -255,6 +255,10 @@ CASES = {
         {"constrained[1]": SOUND["constrained"][0]},
         r"constrained\[1\]\.name of 'q4-json': duplicate name",
     ),
+    "constrained reference": (
+        {"constrained[0].arm": "f16"},
+        r"constrained\[0\]\.arm of 'q4-json': 'f16' is the reference: .*; expected a candidate",
+    ),
     "constrained without generation": (
         {"branches": DELETE, "tasks": [], "environments": []},
         r"constrained\[0\] 'q4-json': nothing is generated that it could hold",

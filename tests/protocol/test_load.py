@@ -548,6 +548,11 @@ def test_followups_are_loaded_and_leave_the_digest_as_it_is(tmp_path):
         ({"arm": {"role": "candidate"}}, r"more\.toml: arms\[0\]\.role of 'kv-bf16': 'candidate' has no place"),
         ({"arm": {"kvv": "f16"}}, r"more\.toml: arms\[0\]\.kvv of 'kv-bf16': unknown key 'kvv'; .*did you mean 'kv'\?"),
         ({"arms": []}, r"more\.toml: arms: no arm is declared"),
+        (
+            {"arm": {"engine": "vllm"}},
+            r"more\.toml: arms\[0\]\.engine of 'kv-bf16': 'vllm' lists the best entries of a row, and full_vocabulary "
+            r"is 'yes'; expected capture\.full_vocabulary = 'no'",
+        ),
     ],
 )
 def test_a_wrong_followup_file_is_refused(tmp_path, changes, message):
