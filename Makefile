@@ -18,6 +18,10 @@ export VENV
 export PYTHONDONTWRITEBYTECODE =
 
 # Two sets: what a user needs, and that plus what the tests need. requirements-test.lock holds all of requirements.lock.
+# Files of tests are shared among processes, because the suite waits for engines and pages and one process cannot use two
+# cores. A file stays whole: what its tests share is made once. `make test SHARED=` runs them one after another.
+SHARED ?= --numprocesses logical --maxprocesses 4 --dist loadfile
+
 USE := $(VENV)/.use-is-up-to-date
 DEV := $(VENV)/.dev-is-up-to-date
 
@@ -31,7 +35,7 @@ dashboard: $(USE) ## show the stored results in a browser
 	@$(BIN)/drift dashboard $(ARGS)
 
 test: $(DEV) ## all tests but the long ones
-	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" $(SHARED) $(ARGS)
 
 test-long: $(DEV) ## only the long tests
 	@$(BIN)/python -m pytest -m long $(ARGS)
