@@ -11,23 +11,65 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, NoReturn
 
 import numpy as np
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from drift_runs import schema
 from drift_runs.engines.base import Capabilities, EngineIdentity, EngineSettings, ListedBlock, Written
-from drift_runs.errors import CannotGive, ModelFileError, StoreError
+from drift_runs.errors import CannotGive, ModelFileError, StoreError, one_line
 from drift_runs.measure.toplists import TopLists, top_lists
+from drift_runs.protocol.part import Digest, Name
 from drift_runs.schema import RowFlag
 from drift_runs.store import content_id, read_table
 
 DICTIONARY_FILE = "dictionary.parquet"
 
 
+class _Part(BaseModel):
+    # Whatever else an identity says is its own affair.
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+class _Engine(_Part):
+    engine: str
+    build: str
+    backend: str
+    hardware: str
+
+
+class _Capture(_Part):
+    top_k: Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class _Settings(_Part):
+    path_shape: str
+    kv: str
+
+
+class _Window(_Part):
+    tokens_sha256: Digest
+    scored: tuple[tuple[Annotated[int, Field(ge=1, lt=2**31)], Annotated[int, Field(ge=1, lt=2**31)]], ...]
+
+
+class _Recorded(_Part):
+    """What of a capture's identity is used to play it."""
+
+    engine: _Engine
+    capture: _Capture
+    settings: _Settings
+    windows: dict[Name, _Window]
+    launch: int
+    server: dict[str, str] = {}
+
+
 class Replay:
-    """A recorded capture as a ``ListedEngine``. ``rows``: its folder."""
+    """A recorded capture as a ``ListedEngine``. ``rows``: its folder.
+
+    ``ModelFileError``: no capture lies there, or it was taken in another path shape or with another KV type.
+    """
 
     gives_wanted = True
     retries = 0
@@ -35,13 +77,21 @@ class Replay:
     def __init__(self, rows: Path, settings: EngineSettings) -> None:
         self.folder = Path(rows)
         self.settings = settings
-        self.recorded = _identity(self.folder)
-        found = self.recorded["engine"]
+        self._capture, self.recorded = _identity(self.folder)
+        for what, recorded, asked in (
+            ("path shape", self.recorded.settings.path_shape, settings.path_shape),
+            ("KV type", self.recorded.settings.kv, settings.kv),
+        ):
+            if recorded != asked:
+                self._refuse(
+                    f"it was recorded with the {what} {recorded!r}", expected=f"{asked!r}, as the arm declares"
+                )
+        found = self.recorded.engine
         self._identity = EngineIdentity(
-            engine=f"replay of {found['engine']}",
-            build=found["build"],
-            backend=found["backend"],
-            hardware=found["hardware"],
+            engine=f"replay of {found.engine}",
+            build=found.build,
+            backend=found.backend,
+            hardware=found.hardware,
             capabilities=self.capabilities,
         )
 
@@ -53,16 +103,27 @@ class Replay:
     def capabilities(self) -> Capabilities:
         return Capabilities(
             full_vocabulary=False,
-            largest_top_k=int(self.recorded["capture"]["top_k"]),
-            path_shapes=(self.recorded["settings"]["path_shape"],),
+            largest_top_k=self.recorded.capture.top_k,
+            path_shapes=(self.recorded.settings.path_shape,),
             token_ids=True,
             continues=False,
         )
 
     def said(self) -> Mapping[str, str]:
-        """Which capture it is, and what the server said when it was recorded."""
-        said = {f"recorded {name}": str(value) for name, value in self.recorded.get("server", {}).items()}
-        return {"capture": content_id(self.recorded), "launch": str(self.recorded["launch"]), **said}
+        """Which capture it is, a digest of its rows, and what the server said when it was recorded."""
+        said = {f"recorded {name}": value for name, value in self.recorded.server.items()}
+        return {"capture": self._capture, "rows": self._digest(), "launch": str(self.recorded.launch), **said}
+
+    def _digest(self) -> str:
+        """Of every window's file: rows that were exchanged are another recording, whatever its identity says."""
+        digests = {}
+        for name in self.recorded.windows:
+            path = self.folder / f"{name}.parquet"
+            try:
+                digests[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+            except OSError as error:
+                raise ModelFileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        return content_id(digests)
 
     def token_bytes(self) -> list[bytes] | None:
         """What lies in the recording's folder, or up to two above it for several of one model; None without any."""
@@ -92,12 +153,16 @@ class Replay:
         """
         if not len(positions):
             return
-        rows = self._rows(self._window(tokens, positions))
+        name = self._window(tokens, positions)
+        rows = self._rows(name)
         place = {int(position): at for at, position in enumerate(rows.position)}
-        recorded = int(self.recorded["capture"]["top_k"])
+        asked = list(map(int, positions))
+        if not place.keys() >= set(asked) or any(rows.token[place[at]] != tokens[at] for at in asked):
+            self._refuse(f"{name}.parquet holds other rows than its capture.json says", expected="those of this text")
+        recorded = self.recorded.capture.top_k
         if top_k > recorded:
             self._refuse(f"{top_k} entries are asked for", expected=f"at most {recorded}, as recorded")
-        rows = rows.take(np.asarray([place[position] for position in positions]))
+        rows = rows.take(np.asarray([place[at] for at in asked]))
         kept = rows.cut(top_k)
         told = _told(rows, wanted)
         yield ListedBlock(
@@ -114,12 +179,13 @@ class Replay:
     def _window(self, tokens: Sequence[int], positions: Sequence[int]) -> str:
         """The window of that text which holds those positions: several may score one text in different places."""
         digest = hashlib.sha256(np.asarray(tokens, dtype="<u4").tobytes()).hexdigest()
-        windows = self.recorded["windows"]
-        of_text = [name for name, window in windows.items() if window["tokens_sha256"] == digest]
-        missing: set[int] = set()
+        windows = self.recorded.windows
+        of_text = [name for name, window in windows.items() if window.tokens_sha256 == digest]
+        missing: list[int] = []
         for name in of_text:
-            there = {at for start, end in windows[name]["scored"] for at in range(start, end)}
-            if not (lacks := set(map(int, positions)) - there):
+            spans = windows[name].scored
+            lacks = [at for at in map(int, positions) if not any(start <= at < end for start, end in spans)]
+            if not lacks:
                 return name
             missing = missing or lacks
         if of_text:
@@ -160,16 +226,19 @@ def _told(rows: TopLists, wanted: Sequence[Sequence[int]] | None) -> tuple[np.nd
     return np.where(np.isnan(logprobs), -1, ids).astype(np.int32), logprobs
 
 
-def _identity(folder: Path) -> dict[str, Any]:
+def _identity(folder: Path) -> tuple[str, _Recorded]:
+    """Id of the recorded capture, and what is needed of its identity."""
     path = folder / "capture.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        for name in ("engine", "capture", "settings", "windows", "launch"):
-            found[name]
-        return found
+        raw = path.read_bytes()
+        return content_id(json.loads(raw)), _Recorded.model_validate_json(raw)
     except FileNotFoundError:
         what = "no such file"
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        what = f"not the identity of a capture: {one_line(key)}: {first['msg'].lower()}"
+    except (OSError, ValueError, RecursionError) as error:
         what = f"not the identity of a capture: {error}"
     raise ModelFileError(
         what, where=str(path), expected="the folder of a recorded capture", todo="correct rows in drift.toml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from drift_runs.protocol.model import LOGIT_ENGINES, SERVERS, Arm, KVType, Protocol, Settings, Stream, Window
+from drift_runs.protocol.model import LOGIT_ENGINES, SERVERS, Arm, Capture, KVType, Protocol, Settings, Stream, Window
 from drift_runs.protocol.problems import Loc, Problems, shown
 
 GEOMETRY_KEYS = ("batch", "micro_batch", "threads", "path_shape", "cache_prompt")

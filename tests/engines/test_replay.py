@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,62 @@ def test_what_was_not_recorded_is_refused(recordings: dict[str, Path], taken: Ca
     (tmp_path / "capture.json").write_text('{"engine": {}}', "utf-8")
     with pytest.raises(ModelFileError, match="not the identity of a capture"):
         Replay(tmp_path, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("engine", "llama_cpp"),
+        ("capture", {"top_k": "8"}),
+        ("capture", {"top_k": 10**30}),
+        ("settings", []),
+        ("windows", ["alpha-1"]),
+        ("windows", {"../alpha-1": {"tokens_sha256": "0" * 64, "scored": [[1, 2]]}}),
+        ("windows", {"alpha-1": {"tokens_sha256": "0" * 64, "scored": [[1]]}}),
+        ("server", {"version": 1}),
+        ("launch", None),
+    ],
+)
+def test_an_identity_of_other_types_is_one_line(
+    recordings: dict[str, Path], tmp_path: Path, key: str, value: object
+) -> None:
+    identity = json.loads((recordings["f16"] / "capture.json").read_text("utf-8"))
+    (tmp_path / "capture.json").write_text(json.dumps(identity | {key: value}), "utf-8")
+    with pytest.raises(ModelFileError, match="not the identity of a capture") as caught:
+        Replay(tmp_path, SETTINGS)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("raw", ["[" * 100_000, '"text"', "{", '{"launch": NaN}', "\x00"])
+def test_an_identity_that_is_none_is_one_line(tmp_path: Path, raw: str) -> None:
+    (tmp_path / "capture.json").write_text(raw, "utf-8")
+    with pytest.raises(ModelFileError, match="not the identity of a capture"):
+        Replay(tmp_path, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"path_shape": "decode"}, "recorded with the path shape 'prefill'; expected 'decode'"),
+        ({"kv": "q8_0"}, "recorded with the KV type 'f16'; expected 'q8_0'"),
+    ],
+)
+def test_what_was_taken_otherwise_is_not_played_under_another_name(
+    recordings: dict[str, Path], changes: dict, message: str
+) -> None:
+    with pytest.raises(ModelFileError, match=message):
+        Replay(recordings["f16"], replace(SETTINGS, **changes))
+
+
+def test_rows_that_were_exchanged_are_refused_or_another_recording(
+    taken: Campaign, recordings: dict[str, Path], tmp_path: Path
+) -> None:
+    tokens = load_protocol(taken.protocol).tokens("alpha-1")
+    folder = tmp_path / "copy"
+    shutil.copytree(recordings["f16"], folder)
+    assert Replay(folder, SETTINGS).said() == Replay(recordings["f16"], SETTINGS).said()
+    shutil.copy(recordings["q4_0"] / "alpha-1.parquet", folder / "alpha-1.parquet")
+    assert Replay(folder, SETTINGS).said() != Replay(recordings["f16"], SETTINGS).said()
+    shutil.copy(recordings["f16"] / "beta.parquet", folder / "alpha-1.parquet")
+    with pytest.raises(ModelFileError, match="holds other rows than its capture"):
+        list(Replay(folder, SETTINGS).score_listed(tokens, [3], top_k=2))
