@@ -66,6 +66,9 @@ def sql_problem(text: str, dialect: str) -> str:
         return "" if isinstance(error.__context__, TooSlow) else f"no SQL: {_line(str(error))}"
     except (RecursionError, MemoryError):
         return f"no SQL: {TOO_DEEP}"
+    except (AttributeError, TypeError, LookupError, ValueError) as error:
+        # The parser takes for granted what a broken text lacks: `{:}` is one.
+        return f"no SQL: the parser breaks on it ({type(error).__name__})"
     if not statements:
         return "no SQL: no statement"
     # A lone word or sum parses as an expression: it is no statement.

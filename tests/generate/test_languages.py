@@ -150,6 +150,10 @@ def test_hostile_and_long_texts_are_bounded(judge) -> None:
     assert time.process_time() - begun < 20
 
 
+def test_sql_that_breaks_the_parser_is_none() -> None:
+    assert sql_problem("{:}", "sqlite") == "no SQL: the parser breaks on it (AttributeError)"
+
+
 def test_sql_that_takes_too_long_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     long = "SELECT " + " + ".join(["a"] * 4_000) + " FROM"
     assert sql_problem(long, "sqlite") != ""
