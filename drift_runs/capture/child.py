@@ -28,6 +28,7 @@ def opening(store: Store, loaded: LoadedProtocol, execution: Execution) -> dict[
         "process": uuid.uuid4().hex[:12],
         "arm": execution.name,
         "opening": execution.opening(dictionary.size).as_json(),
+        "said": dict(execution.said),
         "stamps": {what: [str(file.path), list(file.stamp)] for what, file in named.items() if file is not None},
         "dictionary": dictionary.model_dump(),
     }

@@ -19,7 +19,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from drift_runs.errors import CannotGive, DriftError, EngineError, ModelFileError, StoreError
+from drift_runs.errors import CannotGive, DriftError, EngineError, ModelFileError, ServerError, StoreError
 from drift_runs.protocol.canonical import dictionary_sha256
 
 if TYPE_CHECKING:
@@ -122,6 +122,31 @@ def check_unchanged(job: dict[str, Any]) -> None:
             )
 
 
+def _check_same(job: dict[str, Any], opened: Opening, engine: Any) -> None:
+    """The identity of these rows names what a server said when the run was planned: it must still be that server.
+
+    Hours may lie between the two. What a server was seen to do, beside what it says, is held against nothing.
+    """
+    planned = job["said"]
+    if not planned:
+        return
+    now = engine.said()
+    seen = now.keys() - engine.facts().keys() if hasattr(engine, "facts") else set()
+    for key in sorted({*planned, *now} - seen):
+        before, after = planned.get(key, "not said"), now.get(key, "not said")
+        if before != after:
+            raise (ModelFileError if opened.rows else ServerError)(
+                f"it is another than when the run began: {key} was {before}, is {after}",
+                where=_place(opened),
+                expected="one from the first arm to the last",
+                todo="finished windows are safe: put it right, or run again to take what it is now",
+            )
+
+
+def _place(opened: Opening) -> str:
+    return str(opened.model or opened.rows or (opened.place and opened.place.url))
+
+
 def _stamp(path: Path) -> tuple[int, ...]:
     if path.is_dir():
         from drift_runs.weights.folder_file import folder_stamp
@@ -139,8 +164,9 @@ def open_engine(job: dict[str, Any], *, branches: bool = False) -> Opened:
 
     opening = registry.Opening.of_json(job["opening"])
     engine = registry.open_engine(opening, branches=branches)
+    _check_same(job, opening, engine)
     table = engine.token_bytes()
-    where = str(opening.model or opening.rows or (opening.place and opening.place.url))
+    where = _place(opening)
     if table is None:
         raise CannotGive(
             "nothing says the bytes of its tokens",

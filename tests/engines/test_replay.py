@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from drift_runs.capture.process import Step, run_launch
 from drift_runs.engines.base import EngineSettings
 from drift_runs.engines.replay import Replay
 from drift_runs.errors import CannotGive, ModelFileError
@@ -42,16 +43,22 @@ def recordings(taken: Campaign, tmp_path_factory: pytest.TempPathFactory) -> dic
     return {folder.name: folder for folder in root.iterdir()}
 
 
+def playing(folder: Path, arms: Path, database: Path, recordings: dict[str, Path]) -> Campaign:
+    """The recorded arms as arms of engine ``replay``."""
+    entries = [{"name": "f16", "role": "reference", "derivative": "stock", "weights": "f16", "engine": "replay"}]
+    entries.append({**entries[0], "name": "q4_0", "role": "candidate", "weights": "q4_0"})
+    played = new_campaign(folder / "played", arms, database, {**LISTED, "arms": entries})
+    machine = ['schema = "drift.machine/1"']
+    machine += [f"[arms.{name}]\nrows = {json.dumps(str(recordings[name]))}" for name in ("f16", "q4_0")]
+    played.machine = folder / "drift.toml"
+    played.machine.write_text("\n".join(machine), "utf-8")
+    return played
+
+
 def test_a_campaign_of_recordings_gives_the_figures_of_the_engines(
     taken: Campaign, recordings: dict[str, Path], tmp_path: Path, tiny_arms: Path, empty_database: Path
 ) -> None:
-    arms = [{"name": "f16", "role": "reference", "derivative": "stock", "weights": "f16", "engine": "replay"}]
-    arms.append({**arms[0], "name": "q4_0", "role": "candidate", "weights": "q4_0"})
-    played = new_campaign(tmp_path / "played", tiny_arms, empty_database, {**LISTED, "arms": arms})
-    machine = ['schema = "drift.machine/1"']
-    machine += [f"[arms.{name}]\nrows = {json.dumps(str(recordings[name]))}" for name in ("f16", "q4_0")]
-    played.machine = tmp_path / "drift.toml"
-    played.machine.write_text("\n".join(machine), "utf-8")
+    played = playing(tmp_path, tiny_arms, empty_database, recordings)
     (one,), (other,) = (
         [outcome for outcome in campaign.run().outcomes if outcome.execution.name == "q4_0"]
         for campaign in (taken, played)
@@ -155,3 +162,19 @@ def test_rows_that_were_exchanged_are_refused_or_another_recording(
     shutil.copy(recordings["f16"] / "beta.parquet", folder / "alpha-1.parquet")
     with pytest.raises(ModelFileError, match="holds other rows than its capture"):
         list(Replay(folder, SETTINGS).score_listed(tokens, [3], top_k=2))
+
+
+def test_what_changed_after_the_run_was_planned_is_not_taken_for_it(
+    recordings: dict[str, Path], tmp_path: Path, tiny_arms: Path, empty_database: Path
+) -> None:
+    copies = {name: tmp_path / name for name in ("f16", "q4_0")}
+    for name, folder in copies.items():
+        shutil.copytree(recordings[name], folder)
+    campaign = playing(tmp_path, tiny_arms, empty_database, copies)
+    planned = campaign.executions()["q4_0"]
+    shutil.copy(copies["f16"] / "beta.parquet", copies["q4_0"] / "beta.parquet")
+    campaign.store.open(create=True)
+    step = Step(execution=planned, window="alpha-1", compare=False, spill=False)
+    with pytest.raises(ModelFileError, match="it is another than when the run began: rows was"):
+        list(run_launch(campaign.store, load_protocol(campaign.protocol), planned, [step]))
+    assert not campaign.store.rows_file(planned.capture_id, "alpha-1").exists()
