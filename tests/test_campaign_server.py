@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drift_runs.errors import CannotGive, EngineError, ServerError
+from drift_runs.errors import CannotGive, ConfigError, ServerError
 from drift_runs.tracking import artifacts, reader
 from drift_runs.tracking.mlflow_store import artifact
 from tests.campaigns import SOUND, Campaign, new_campaign
@@ -158,13 +158,31 @@ def test_a_server_that_is_gone_is_named_before_any_work(tmp_path: Path, tiny_arm
 def test_a_launch_takes_a_server_of_its_own(tmp_path: Path, tiny_arms: Path, empty_database: Path, server) -> None:
     floor = {"name": "server-again", "arm": "server", "kind": "launch"}
     campaign = prepared(tmp_path / "launch", tiny_arms, empty_database, server.url, {"floors": [floor]})
-    with pytest.raises(EngineError.__base__, match="a further launch needs a server of its own"):
+    with pytest.raises(ConfigError, match="a further launch needs a server of its own"):
         campaign.executions()
     with llama_server(tiny_arms.parent / "f16.gguf") as another:
         text = campaign.machine.read_text("utf-8")
         campaign.machine.write_text(f'{text}[arms.server-again]\nurl = "{another.url}"\n', "utf-8")
         found = campaign.executions()
         assert found["server-again"].place.url == another.url and found["server-again"].launch == 2
+    campaign.machine.write_text(f'{text}[arms.server-again]\nurl = "{server.url}/"\n', "utf-8")
+    with pytest.raises(ConfigError, match=r"arms\.server-again: server is found there too"):
+        campaign.executions()
+    with llama_server(tiny_arms.parent / "q4_0.gguf") as another:
+        campaign.machine.write_text(f'{text}[arms.server-again]\nurl = "{another.url}"\n', "utf-8")
+        with pytest.raises(ConfigError, match="another server than that of arm server: "):
+            campaign.executions()
+
+
+def test_a_second_pass_stays_with_its_server(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer
+) -> None:
+    arms = [{**SERVER, "role": "reference"}, {**Q4_0, "settings": {"path_shape": "decode"}}]
+    floor = {"name": "pass", "arm": "server", "kind": "pass"}
+    campaign = prepared(tmp_path / "pass", tiny_arms, empty_database, server.url, {"arms": arms, "floors": [floor]})
+    with campaign.machine.open("a", encoding="utf-8") as file:
+        file.write('[arms.pass]\nurl = "http://127.0.0.1:9"\n')
+    assert campaign.executions()["pass"].place.url == server.url
 
 
 def test_what_a_server_cannot_give_is_refused_before_a_row_is_taken(
@@ -180,7 +198,7 @@ def test_what_a_server_cannot_give_is_refused_before_a_row_is_taken(
 def test_requests_that_failed_are_sent_again_and_counted(
     ran: Campaign, tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer
 ) -> None:
-    """Behind a relay that refuses every twelfth request the rows are the same bytes, and the number of repeats is kept."""
+    """Behind a relay that refuses every twelfth request the rows are the same bytes; the number of repeats is kept."""
     asked = []
 
     def through(path: str, body: object) -> tuple[int, object]:

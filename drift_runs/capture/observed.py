@@ -37,6 +37,10 @@ class Observer:
         self._llama_cpp = engine
         self._files: dict[Path, WeightsFile] = {}
         self._asked: dict[str, tuple[EngineIdentity, Mapping[str, str]]] = {}
+        self._facts: dict[str, Mapping[str, str]] = {}
+        """By address: what a server says of itself and nothing that was measured of it."""
+        self._launched: dict[str, str] = {}
+        """Which launch of which arm is found where."""
 
     def weights(self, arm: Arm) -> WeightsFile | None:
         """The arm's weight file or model folder; None where a server's owner names none."""
@@ -83,7 +87,8 @@ class Observer:
         Raises
         ------
         ConfigError
-            a further launch of a server without a server of its own: a running server cannot be started anew from here.
+            a further launch of a server without a server of its own, or with another one: a running server cannot be
+            started anew from here.
         EngineError
             an engine's library is missing, or a server does not answer.
         """
@@ -100,10 +105,46 @@ class Observer:
         if asked not in self._asked:
             with contextlib.closing(open_engine(opening)) as engine:
                 self._asked[asked] = engine.identity, _said(engine)
+                if place is not None:
+                    self._facts[place.url] = engine.facts()
+        if launch > 1:
+            self._refuse_another(arm, name, settings, place, rows)
         return Found(*self._asked[asked], place, rows)
+
+    def _refuse_another(
+        self, arm: Arm, name: str, settings: EngineSettings, place: Place | None, rows: Path | None
+    ) -> None:
+        """A further launch stands at a place of its own, and is the very same server there: else the floor would
+        measure nothing, or the difference between two servers."""
+        first = self.found(arm, settings, floor=None, launch=1)
+        where = f"{self._machine.path.name}: arms.{name}"
+        here = str(rows) if place is None else place.url
+        taken = {str(first.rows) if first.place is None else first.place.url: arm.name, **self._launched}
+        if taken.get(here, name) != name:
+            raise ConfigError(
+                f"{taken[here]} is found there too",
+                where=where,
+                expected="a place of its own: one server, or one recording, is one launch",
+                todo="start the server once more at another port",
+            )
+        self._launched[here] = name
+        if place is None or first.place is None:
+            return
+        one, other = self._facts[first.place.url], self._facts[place.url]
+        for key in sorted({*one, *other}):
+            before, after = one.get(key, "not said"), other.get(key, "not said")
+            if before != after:
+                raise ConfigError(
+                    f"another server than that of arm {arm.name}: {key} is {after}, and {before} there",
+                    where=where,
+                    expected="the same server, started once more",
+                    todo="start it with the same model and options",
+                )
 
     def _table(self, arm: Arm, floor: Floor | None, launch: int) -> str:
         """Name of the table in ``drift.toml`` that says where a repeat of an arm is found."""
+        if floor is not None and floor.kind == "pass":
+            return arm.name  # the same process goes on, whatever table bears the floor's name
         repeat = floor.name if floor is not None else f"{arm.name}#{launch}" if launch > 1 else arm.name
         if self._machine.knows(repeat):
             return repeat
