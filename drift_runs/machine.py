@@ -20,8 +20,10 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -87,6 +89,12 @@ class Place:
     concurrency: int = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
 
+    @property
+    def shown(self) -> str:
+        """The address as it may be shown and stored: some services put an account or a secret into the path."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}{'/…' if parts.path else ''}"
+
 
 class _Content(_Part):
     schema_: Annotated[Literal["drift.machine/1"], Field(alias="schema")]
@@ -143,7 +151,7 @@ class Machine:
                 todo="" if entry is not None else did_you_mean(arm, self._content.arms) or "add it",
             )
         url = entry.url.rstrip("/").removesuffix("/v1")
-        if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", url):
+        if not _is_address(url):
             raise ConfigError(
                 "no address of a server",
                 where=f"{where}.url",
@@ -191,6 +199,20 @@ class Machine:
         if entry is not None and entry.threads is not None:
             return entry.threads
         return self._content.defaults.threads or usable_processors()
+
+
+def _is_address(url: str) -> bool:
+    """Whether a client can ask there at all. No user, key or query: what is no part of an address is refused."""
+    found = re.fullmatch(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?(/[!-~]*)?", url)
+    if found is None or re.search("[?#@]", url):
+        return False
+    host, port = found[1], found[2]
+    if host.startswith("["):
+        try:
+            IPv6Address(host[1:-1])
+        except ValueError:
+            return False
+    return port is None or 1 <= int(port) <= 65_535
 
 
 def usable_processors() -> int:

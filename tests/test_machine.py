@@ -150,3 +150,41 @@ def test_written_adapters_are_read_back(tmp_path: Path) -> None:
 def test_what_is_no_path(tmp_path: Path, model: str) -> None:
     with pytest.raises(ConfigError, match=r"drift\.toml: arms\.a\.model: no path of a file: .*expected the path of a"):
         machine(tmp_path, f'[arms.a]\nmodel = "{model}"\n').model_file("a")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8101",
+        "ftp://host",
+        "http://",
+        "http://host:99999",
+        "http://host:0",
+        "http://host:abc",
+        "http://[::1",
+        "http://[::zz]:80",
+        "http://ho st",
+        "http://host\u202e:1",
+        "http://user:secret@host",
+        "http://host/v1?key=secret",
+        "http://host/a#b",
+    ],
+)
+def test_what_is_no_address_is_refused_before_anything_is_asked(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigError, match=r"arms\.a\.url: no address of a server") as caught:
+        machine(tmp_path, f'[arms.a]\nurl = "{url}"\n').place("a")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "kept", "shown"),
+    [
+        ("http://127.0.0.1:8101", "http://127.0.0.1:8101", "http://127.0.0.1:8101"),
+        ("http://127.0.0.1:8101/v1/", "http://127.0.0.1:8101", "http://127.0.0.1:8101"),
+        ("https://[::1]:443", "https://[::1]:443", "https://[::1]:443"),
+        ("https://gate.example/secret-account/v1", "https://gate.example/secret-account", "https://gate.example/…"),
+    ],
+)
+def test_a_path_of_an_address_is_not_shown(tmp_path: Path, url: str, kept: str, shown: str) -> None:
+    found = machine(tmp_path, f'[arms.a]\nurl = "{url}"\n').place("a")
+    assert (found.url, found.shown) == (kept, shown)

@@ -82,7 +82,7 @@ class Execution(Captured):
     def opened_from(self) -> str:
         """A short name of what its engine opens."""
         if self.place is not None:
-            return self.place.url
+            return self.place.shown
         file = self.rows if self.weights is None else self.weights.path
         return "" if file is None else file.name
 

@@ -37,8 +37,8 @@ class Observer:
         self._llama_cpp = engine
         self._files: dict[Path, WeightsFile] = {}
         self._asked: dict[str, tuple[EngineIdentity, Mapping[str, str]]] = {}
-        self._facts: dict[str, Mapping[str, str]] = {}
-        """By address: what a server says of itself and nothing that was measured of it."""
+        self._facts: dict[tuple[str, str], Mapping[str, str]] = {}
+        """By address and name of the model: what a server says of itself and nothing that was measured of it."""
         self._launched: dict[str, str] = {}
         """Which launch of which arm is found where."""
 
@@ -106,7 +106,7 @@ class Observer:
             with contextlib.closing(open_engine(opening)) as engine:
                 self._asked[asked] = engine.identity, _said(engine)
                 if place is not None:
-                    self._facts[place.url] = engine.facts()
+                    self._facts[place.url, place.served] = engine.facts()
         if launch > 1:
             self._refuse_another(arm, name, settings, place, rows)
         return Found(*self._asked[asked], place, rows)
@@ -130,7 +130,7 @@ class Observer:
         self._launched[here] = name
         if place is None or first.place is None:
             return
-        one, other = self._facts[first.place.url], self._facts[place.url]
+        one, other = (self._facts[found.url, found.served] for found in (first.place, place))
         for key in sorted({*one, *other}):
             before, after = one.get(key, "not said"), other.get(key, "not said")
             if before != after:

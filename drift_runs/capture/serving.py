@@ -144,7 +144,7 @@ def _check_same(job: dict[str, Any], opened: Opening, engine: Any) -> None:
 
 
 def _place(opened: Opening) -> str:
-    return str(opened.model or opened.rows or (opened.place and opened.place.url))
+    return str(opened.model or opened.rows or (opened.place and opened.place.shown))
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

@@ -68,7 +68,7 @@ class ListedServer:
     @property
     def where(self) -> str:
         """Begin of every message."""
-        return f"{self.dialect} at {self.place.url}"
+        return f"{self.dialect} at {self.place.shown}"
 
     @property
     def capabilities(self) -> Capabilities:

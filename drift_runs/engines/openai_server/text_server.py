@@ -69,12 +69,12 @@ class TextServer(ListedServer):
         if place.tokenizer is None:
             raise ConfigError(
                 "no tokenizer is named",
-                where=f"{self.dialect} at {place.url}",
+                where=f"{self.dialect} at {place.shown}",
                 expected="a folder with the served model's tokenizer.json, because this server takes text",
                 todo="name it by tokenizer in the arm's table of the machine file",
             )
         table = token_bytes_of(place.tokenizer, dictionary_size)
-        self.texts = Texts(table, where=f"{self.dialect} at {place.url}")
+        self.texts = Texts(table, where=f"{self.dialect} at {place.shown}")
         super().__init__(place, settings, dictionary_size=dictionary_size)
 
     @property

@@ -171,14 +171,14 @@ class Transport:
     def _begin(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         if self._loop.is_closed():
             coroutine.close()
-            raise ServerError("the connection is closed", where=self.place.url)
+            raise ServerError("the connection is closed", where=self.place.shown)
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def _result(self, future: Future[_Raw]) -> _Raw:
         try:
             return future.result()
         except CancelledError:
-            raise ServerError("the connection was closed", where=self.place.url) from None
+            raise ServerError("the connection was closed", where=self.place.shown) from None
         except BaseException:
             future.cancel()
             raise
@@ -271,7 +271,7 @@ class Transport:
         )
 
     def _failed(self, path: str, what: str, *, status: int | None = None) -> ServerError:
-        error = ServerError(what, where=f"{self.place.url}{path}", expected="an answer in JSON", todo=SAFE)
+        error = ServerError(what, where=f"{self.place.shown}{path}", expected="an answer in JSON", todo=SAFE)
         error.status = status
         return error
 
@@ -283,11 +283,11 @@ def _key(place: Place) -> str:
     if not key:
         raise ConfigError(
             f"the environment variable {place.key_env} is not set",
-            where=place.url,
+            where=place.shown,
             expected="the server's key in it",
         )
     if not key.isascii() or not key.isprintable():
-        raise ConfigError(f"the environment variable {place.key_env} holds no key", where=place.url)
+        raise ConfigError(f"the environment variable {place.key_env} holds no key", where=place.shown)
     return key
 
 
