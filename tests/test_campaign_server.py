@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from drift_runs.campaign.facts import observed_weights
 from drift_runs.errors import CannotGive, ConfigError, ServerError
 from drift_runs.tracking import artifacts, reader
 from drift_runs.tracking.mlflow_store import artifact
@@ -118,6 +120,7 @@ def test_a_cold_cache_is_another_geometry(ran: Campaign) -> None:
 def test_what_the_server_says_and_what_was_found_is_kept(ran: Campaign) -> None:
     (record,) = ran.records()
     arm = next(found for found in record.arms if found.arm == "server")
+    assert observed_weights(replace(ran.executions()["server"], weights=None)) == "f16.gguf"
     assert arm.engine.startswith("llama_server (") and arm.hardware == "the test's own processor"
     with artifact(ran.uri, arm.run_id, artifacts.PROBE_FILE) as path:
         found = {answer["question"]: answer["answer"] for answer in json.loads(path.read_text("utf-8"))["answers"]}

@@ -14,6 +14,8 @@ from drift_runs.tracking.tags import CampaignFacts, ComparisonFacts
 
 NOT_SAID = "not said"
 """What nobody tells: a server seldom says which weights it holds."""
+_MODEL = ("file", "server.model_path", "info.model_id", "model.root", "model.id")
+"""How servers call what they hold, the nearest to the weights first."""
 DIGITS = 8
 """Of a digest that a reader is shown."""
 
@@ -112,7 +114,7 @@ def undeclared_settings(execution: Execution, against: Execution) -> dict[str, o
 def observed_weights(execution: Execution) -> str:
     """Tensor types of the weight file, and which adapter the engine applied to them; or what a server says."""
     if execution.weights is None:
-        return execution.said.get("model", NOT_SAID)
+        return next((execution.said[name] for name in _MODEL if name in execution.said), NOT_SAID)
     if execution.settings.quantise is not None:
         return f"{execution.weights.label}, quantised when loaded: {execution.settings.quantise}"
     if execution.adapter is None:

@@ -80,7 +80,10 @@ def run(args: argparse.Namespace) -> int:
     elif not args.no_probe:
         try:
             executions = _executions(loaded, machine_file, follow_ups)
-            probe = measure_probe(loaded, executions[0])
+            if executions[0].arm.engine == "replay":
+                why_no_probe = "the reference is a recording, and how fast it plays says nothing of an engine"
+            else:
+                probe = measure_probe(loaded, executions[0])
         except DriftError as error:
             if args.machine is not None:
                 raise
@@ -152,7 +155,7 @@ def estimate_of(loaded, follow_ups, executions, probe: Probe | None, store: Path
 
     protocol = loaded.protocol
     names = [window.name for window in protocol.windows]
-    runs = [names] * (len(protocol.arms) + len(follow_ups))
+    runs = [names] * sum(arm.launches for arm in (*protocol.arms, *follow_ups))
     runs += [list(floor.windows) or names for floor in protocol.floors]
     tokens = sum(evaluated_tokens(loaded, name) for windows in runs for name in windows)
     positions = sum(_scored(protocol.window(name)) for windows in runs for name in windows)

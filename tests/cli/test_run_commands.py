@@ -315,6 +315,14 @@ class TestPlan:
         assert content["probe"]["tokens_per_s"] > 10 and content["probe"]["row_bytes"] > 50
         assert content["no_probe_because"] is None and estimate["stored_bytes"] > 401 * 50
 
+    def test_further_launches_count(self, tmp_path: Path, say: Said) -> None:
+        counts = []
+        for launches in (1, 3):
+            other = new_campaign(tmp_path / str(launches), tmp_path, None, {"arms[1].launches": launches})
+            assert say("plan", other.protocol, "--no-probe", "--json", "--store", tmp_path / "none") == 0
+            counts.append(json.loads(say.out)["estimate"]["executions"])
+        assert counts[1] == counts[0] + 2
+
     def test_without_a_probe(
         self, finished: Campaign, tmp_path: Path, say: Said, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from drift_runs.capture.process import Step, run_launch
+from drift_runs.cli.main import main
 from drift_runs.engines.base import EngineSettings
 from drift_runs.engines.replay import Replay
 from drift_runs.errors import CannotGive, ModelFileError
@@ -178,3 +179,17 @@ def test_what_changed_after_the_run_was_planned_is_not_taken_for_it(
     with pytest.raises(ModelFileError, match="it is another than when the run began: rows was"):
         list(run_launch(campaign.store, load_protocol(campaign.protocol), planned, [step]))
     assert not campaign.store.rows_file(planned.capture_id, "alpha-1").exists()
+
+
+def test_a_plan_does_not_measure_how_fast_a_recording_plays(
+    recordings: dict[str, Path],
+    tmp_path: Path,
+    tiny_arms: Path,
+    empty_database: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    campaign = playing(tmp_path, tiny_arms, empty_database, recordings)
+    assert main([*campaign.arguments("plan"), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["probe"] is None and "recording" in content["no_probe_because"]
+    assert content["estimate"]["tokens_left"] == content["estimate"]["tokens"] > 0

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from drift_runs.engines.openai_server import vllm
+from drift_runs.engines.openai_server.server import name_of
 from drift_runs.engines.openai_server.vllm import VLLM
 from drift_runs.errors import CannotGive, ConfigError, ContextOverflow, EngineError, ServerError
 from drift_runs.machine import Place
@@ -232,6 +233,21 @@ def test_what_the_server_says_of_itself() -> None:
         assert engine.identity.build == "0.0.made-up"
         assert engine.identity.hardware == "not said"
         assert engine.capabilities.largest_top_k == 20
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("/home/somebody/models/smol-bf16/", "smol-bf16"),
+        ("~/models/smol", "smol"),
+        ("C:\\Users\\somebody\\smol.gguf", "smol.gguf"),
+        ("somebody/smol", "somebody/smol"),
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("/", ""),
+    ],
+)
+def test_where_a_model_lies_on_its_machine_is_not_kept(said: str, kept: str) -> None:
+    assert name_of(said) == kept
 
 
 def test_another_type_of_the_cache_is_another_server() -> None:

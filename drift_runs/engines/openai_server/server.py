@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -187,7 +188,7 @@ class ListedServer:
         meta = card.get("meta")
         if isinstance(meta, dict):
             kept |= {f"meta.{key}": value for key, value in meta.items() if isinstance(value, str | int | float)}
-        return {f"model.{key}": text_of(value) for key, value in kept.items()}
+        return {f"model.{key}": name_of(value) for key, value in kept.items()}
 
     def check_model(self) -> None:
         """``ServerError`` where the server no longer says of itself what it said when it was opened."""
@@ -270,6 +271,14 @@ class ListedServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def name_of(value: object) -> str:
+    """The same, of a path its last part alone: where a model lies on the server's machine is nobody else's affair."""
+    text = str(value)
+    if re.match(r"[/\\~]|[A-Za-z]:[/\\]", text):
+        text = re.split(r"[/\\]", text.rstrip("/\\"))[-1]
+    return text_of(text)
 
 
 def text_of(value: object) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from drift_runs.engines.base import Capabilities, ListedBlock, Written
 from drift_runs.engines.openai_server.listing import Listing, Row, check_count, check_echo
-from drift_runs.engines.openai_server.server import NOT_SAID, Asked, ListedServer, text_of
+from drift_runs.engines.openai_server.server import NOT_SAID, Asked, ListedServer, name_of, text_of
 from drift_runs.engines.openai_server.transport import SAFE
 from drift_runs.engines.openai_server.written import greedy
 from drift_runs.errors import ContextOverflow, ServerError
@@ -86,7 +86,7 @@ class SGLang(ListedServer):
         found = super().facts()
         for pages, names in PAGES:
             info = next((page for page in map(self.if_known, pages) if isinstance(page, dict)), {})
-            found |= {f"server.{name}": text_of(info[name]) for name in names if info.get(name) is not None}
+            found |= {f"server.{name}": name_of(info[name]) for name in names if info.get(name) is not None}
             if info.get("version"):
                 found["version"] = text_of(info["version"])
         return found | {"backend": found.get("server.device", NOT_SAID)}

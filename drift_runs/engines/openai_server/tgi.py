@@ -11,7 +11,7 @@ from typing import Any
 
 from drift_runs.engines.base import Capabilities
 from drift_runs.engines.openai_server.listing import Row, check_count, check_echo
-from drift_runs.engines.openai_server.server import text_of
+from drift_runs.engines.openai_server.server import name_of, text_of
 from drift_runs.engines.openai_server.text_server import TextServer
 from drift_runs.errors import ConfigError, ServerError
 
@@ -48,7 +48,7 @@ class TGI(TextServer):
     def facts(self) -> dict[str, str]:
         info = self.if_known("/info")
         info = info if isinstance(info, dict) else {}
-        found = {f"info.{name}": text_of(info[name]) for name in INFO if info.get(name) is not None}
+        found = {f"info.{name}": name_of(info[name]) for name in INFO if info.get(name) is not None}
         return found | ({"version": text_of(info["version"])} if info.get("version") else {})
 
     def tokenize(self, text: str) -> list[int] | None:
