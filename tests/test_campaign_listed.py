@@ -87,6 +87,19 @@ def test_nothing_is_spilled_and_nothing_taken_twice(listed: Campaign) -> None:
     assert lost.read_bytes() == kept
 
 
+def test_what_was_made_of_rows_that_are_gone_is_made_again(listed: Campaign) -> None:
+    found = listed.executions()
+    comparison = found["q4_0"].compared_with(found["f16"])
+    one, other = (listed.store.comparison_file(comparison, name) for name in ("alpha-1", "alpha-2"))
+    kept, figures = one.read_bytes(), {arm.arm: arm.run_id for arm in listed.records()[0].arms}
+    one.write_bytes(other.read_bytes())
+    listed.store.rows_file(found["q4_0"].capture_id, "alpha-1").unlink()
+    assert listed.run().failed == ()
+    assert one.read_bytes() == kept
+    again = {arm.arm: arm.run_id for arm in listed.records()[0].arms}
+    assert {name for name in figures if figures[name] != again[name]} == {"q4_0"}
+
+
 def test_figures_carry_the_definition_and_k(listed: Campaign) -> None:
     result = listed.run()
     assert result.already_complete

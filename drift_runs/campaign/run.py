@@ -194,6 +194,18 @@ class _Campaign:
                 self.log.withdraw(execution, group)
         forget(self.store, self.executions, group)
 
+    def _withdraw_stale(self, launch: Launch) -> None:
+        """Rows that are gone may come back otherwise: what was made of them from the store goes first."""
+        if launch.execution.full_rows:
+            return  # full rows are compared as they are taken
+        for step in launch.steps:
+            if self.store.rows_file(step.execution.capture_id, step.window).is_file():
+                continue
+            for other in self.executions[1:]:
+                concerned = step.window in other.windows and step.execution.name in (other.name, other.against)
+                if concerned and self.store.comparison_file(self.log.comparison_id(other), step.window).is_file():
+                    self.log.withdraw(other, [step.window])
+
     def _take_once(self, group: Sequence[str], *, last: bool) -> bool:
         for execution in self.executions:
             self.store.write_identity(
@@ -205,6 +217,7 @@ class _Campaign:
             if launch.execution.name in self.log.outcomes:
                 continue  # it failed in an earlier group
             self.reporter.opening(launch.execution)
+            self._withdraw_stale(launch)
             try:
                 # Closed at once when left: until then its process goes on writing.
                 room = self.request.state_bytes - self.store.states_bytes() if states else 0

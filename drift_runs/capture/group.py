@@ -79,7 +79,8 @@ def pending(
 
     Where full rows are compared, a window that any execution misses needs the reference's, so the reference takes it
     again even when its own rows are kept: the spill died with the process that wrote it. Passes after the first share
-    the reference's process, and each needs the pass before it.
+    the reference's process, and each needs the pass before it: in an engine's process the reference is taken again for
+    it, while a server's process is not ours, and has gone on.
     """
     reference = executions[0]
     missing = {
@@ -89,11 +90,13 @@ def pending(
         for execution in executions
     }
     full = reference.full_rows
+    same_process = [execution for execution in executions[1:] if _shares_process(execution, reference)]
     if full:
         taken = [name for name in group if any(name in names for names in missing.values())]
     else:
-        taken = missing[reference.name]
-    same_process = [execution for execution in executions[1:] if _shares_process(execution, reference)]
+        needed = [missing[reference.name]]
+        needed += [missing[execution.name] for execution in same_process if not reference.listed]
+        taken = [name for name in group if any(name in names for names in needed)]
     steps = [Step(execution=reference, window=name, compare=False, spill=full, keep_state=states) for name in taken]
     for execution in same_process:
         steps += [_repeat(execution, name) for name in missing[execution.name]]

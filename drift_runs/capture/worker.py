@@ -98,7 +98,7 @@ def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any
     target = store.rows_file(step["capture"], name)
     kept = target.is_file()
     if kept and _changed(target, scored):
-        if step["spill"]:
+        if step["capture"] == job["reference"]:
             send(events, event="changed", window=name)
             return
         kept = False

@@ -71,6 +71,20 @@ def test_a_pass_shares_the_references_process(tmp_path: Path, tiny_arms: Path) -
     assert shape(left) == [("f16", [*(("f16", name, True) for name in ALL), ("f16-pass", "beta", False)])]
 
 
+def test_a_pass_takes_the_reference_along_where_no_full_rows_are_compared(tmp_path: Path, tiny_arms: Path) -> None:
+    """Without it the pass would be the first of a fresh process: a launch under another name."""
+    floor = {"name": "f16-pass", "arm": "f16", "kind": "pass", "windows": ["beta"]}
+    listed = {"capture.full_vocabulary": "no", "capture.divergence": "kl.topk-tail", "floors": [floor]}
+    campaign = new_campaign(tmp_path / "pass", tiny_arms, None, {"intervals.resamples": 100, **listed})
+    executions = list(campaign.executions().values())[:2]
+    for name in ALL:
+        kept = campaign.store.rows_file(executions[0].capture_id, name)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.touch()
+    left = pending(campaign.store, executions, ALL)
+    assert shape(left) == [("f16", [("f16", "beta", False), ("f16-pass", "beta", False)])]
+
+
 def test_what_is_forgotten_is_pending_again(finished: Campaign, tmp_path: Path) -> None:
     campaign = copied(finished, tmp_path / "copy")
     executions = list(campaign.executions().values())
