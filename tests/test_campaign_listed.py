@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from drift_runs import schema
 from drift_runs.capture.group import Launch, pending
-from drift_runs.errors import ModelFileError
+from drift_runs.errors import ModelFileError, NotComparable
 from drift_runs.protocol.load import load_protocol
-from tests.campaigns import SOUND, Campaign, new_campaign
+from drift_runs.store import read_table, write_table
+from tests.campaigns import SOUND, Campaign, copied, new_campaign
 from tests.conftest import tiny_dictionary
 from tests.tiny_model import write_tiny_model
 
@@ -98,6 +101,23 @@ def test_what_was_made_of_rows_that_are_gone_is_made_again(listed: Campaign) -> 
     assert one.read_bytes() == kept
     again = {arm.arm: arm.run_id for arm in listed.records()[0].arms}
     assert {name for name in figures if figures[name] != again[name]} == {"q4_0"}
+
+
+def test_lists_that_cannot_be_compared_cost_their_arm_and_not_the_campaign(listed: Campaign, tmp_path: Path) -> None:
+    campaign = copied(listed, tmp_path / "copy")
+    found = campaign.executions()["q4_0"]
+    path = campaign.store.rows_file(found.capture_id, "odd")
+    rows = read_table(path, schema.ROWS)
+    for name in ("top_ids", "top_logprobs"):
+        at = rows.schema.get_field_index(name)
+        short = pa.array([entries[:-1] for entries in rows[name].to_pylist()], type=rows.schema.field(at).type)
+        rows = rows.set_column(at, rows.schema.field(at), short)
+    write_table(path, rows, schema.ROWS)
+    campaign.store.remove_comparison(found.compared_with(campaign.executions()["f16"]), "odd")
+    result = campaign.run()
+    assert [outcome.execution.name for outcome in result.failed] == ["q4_0"]
+    assert isinstance(result.failed[0].error, NotComparable)
+    assert {outcome.execution.name for outcome in result.outcomes} >= {"q8_0", "f16-launch"}
 
 
 def test_figures_carry_the_definition_and_k(listed: Campaign) -> None:

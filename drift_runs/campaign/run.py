@@ -28,7 +28,7 @@ from drift_runs.capture.process import (
     run_launch,
 )
 from drift_runs.engines.base import EngineIdentity
-from drift_runs.errors import ConfigError, DriftError, EngineError, SameRows, StoreError
+from drift_runs.errors import ConfigError, DriftError, EngineError, NotComparable, SameRows, StoreError
 
 
 def run_campaign(request: Request, engine: EngineIdentity | None, reporter: Reporter) -> Result:
@@ -260,7 +260,7 @@ class _Campaign:
             if execution.name not in self.log.outcomes and execution.kind != "reference":
                 try:
                     self._finish(execution)
-                except SameRows as error:
+                except (SameRows, NotComparable) as error:  # stored rows of two engines may hold unlike lists
                     self._finish(execution, error)
             if execution is up_to:
                 return
