@@ -144,7 +144,7 @@ def test_the_process_ends_when_its_parent_is_killed(campaign: Campaign, tmp_path
 
 def endless_job(campaign: Campaign) -> dict:
     """A job that keeps the engine at work for minutes."""
-    
+
     loaded = load_protocol(campaign.protocol)
     reference = campaign.executions()["f16"]
     step = {
