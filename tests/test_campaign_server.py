@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from drift_runs.campaign.facts import observed_weights
+from drift_runs.cli.main import main
 from drift_runs.errors import CannotGive, ConfigError, ServerError
 from drift_runs.tracking import artifacts, reader
 from drift_runs.tracking.mlflow_store import artifact
@@ -59,7 +60,8 @@ def server(tiny_arms: Path) -> Iterator[RunningServer]:
 def prepared(folder: Path, arms: Path, database: Path, url: str, changes: dict | None = None) -> Campaign:
     (folder / "protocol").mkdir(parents=True)
     write_prompts(folder / "protocol")
-    campaign = new_campaign(folder, arms, database, {**PROTOCOL, **(changes or {})})
+    wanted = {key: value for key, value in {**PROTOCOL, **(changes or {})}.items() if value is not None}
+    campaign = new_campaign(folder, arms, database, wanted)
     models = {name: json.dumps(str(arms.parent / f"{name}.gguf")) for name in ("f16", "q4_0")}
     campaign.machine = folder / "drift.toml"
     campaign.machine.write_text(
@@ -149,13 +151,37 @@ def test_it_goes_on_with_the_same_bytes(ran: Campaign) -> None:
     assert lost.read_bytes() == kept
 
 
-def test_a_server_that_is_gone_is_named_before_any_work(tmp_path: Path, tiny_arms: Path, empty_database: Path) -> None:
+NOTHING_FREE = {"chat": None, "branches": None, "rollouts": None, "floors": []}
+
+
+def test_rows_that_are_whole_need_no_server(tmp_path: Path, tiny_arms: Path, empty_database: Path) -> None:
+    """Who has room for one server at a time takes one arm after the other."""
     with llama_server(tiny_arms.parent / "f16.gguf") as mortal:
-        campaign = prepared(tmp_path / "dies", tiny_arms, empty_database, mortal.url, {"floors": []})
-        assert set(campaign.executions()) == {"f16", "server", "q4_0"}
+        campaign = prepared(tmp_path / "one", tiny_arms, empty_database, mortal.url, NOTHING_FREE)
+        assert campaign.run().failed == ()
         mortal.kill()
-        with pytest.raises(ServerError, match="the connection failed"):
-            campaign.run()
+    again = campaign.run()
+    assert again.already_complete and again.unreached == ()
+    lost = campaign.store.rows_file(
+        next(found.execution.capture_id for found in again.outcomes if found.execution.name == "server"), "beta"
+    )
+    lost.unlink()
+    (outcome,) = [found for found in campaign.run().outcomes if found.execution.name == "server"]
+    assert isinstance(outcome.error, ServerError) and "the connection failed" in outcome.error.line()
+
+
+def test_a_server_that_never_answered_costs_its_arm_alone(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with llama_server(tiny_arms.parent / "f16.gguf") as mortal:
+        url = mortal.url
+    campaign = prepared(tmp_path / "gone", tiny_arms, empty_database, url, NOTHING_FREE)
+    result = campaign.run()
+    assert [found.arm for found in result.unreached] == ["server"] and result.failed == ()
+    assert [found.execution.name for found in result.outcomes] == ["q4_0"]
+    assert not campaign.records()[0].complete
+    assert main(campaign.arguments()) == 5
+    assert "no server answers for server: start it and run the same command again" in capsys.readouterr().err
 
 
 def test_a_launch_takes_a_server_of_its_own(tmp_path: Path, tiny_arms: Path, empty_database: Path, server) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from drift_runs.capture.execution import engine_settings
-from drift_runs.engines.base import Engine, EngineIdentity, EngineSettings, ListedEngine
+from drift_runs.engines.base import Capabilities, Engine, EngineIdentity, EngineSettings, ListedEngine
 from drift_runs.engines.registry import ENGINES, Opening, open_engine, process_identity
-from drift_runs.errors import ConfigError, ModelFileError
+from drift_runs.errors import ConfigError, ModelFileError, ServerError
 from drift_runs.machine import Machine, Place
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Arm, Floor
+from drift_runs.store import Store, content_id
 from drift_runs.weights.gguf_file import WeightsFile, inspect
 
 
@@ -29,10 +31,18 @@ class Found(NamedTuple):
 
 
 class Observer:
-    """``engine``: identity of ``llama_cpp`` where it is known already."""
+    """``engine``: identity of ``llama_cpp`` where it is known already. ``store``: keeps what servers said."""
 
-    def __init__(self, machine: Machine, dictionary_size: int, engine: EngineIdentity | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        dictionary_size: int,
+        engine: EngineIdentity | None = None,
+        *,
+        store: Store | None = None,
+    ) -> None:
         self._machine = machine
+        self._store = store
         self._size = dictionary_size
         self._llama_cpp = engine
         self._files: dict[Path, WeightsFile] = {}
@@ -103,13 +113,33 @@ class Observer:
         opening = Opening(engine=arm.engine, settings=settings, dictionary_size=self._size, place=place, rows=rows)
         asked = json.dumps(opening.as_json(), sort_keys=True)
         if asked not in self._asked:
-            with contextlib.closing(open_engine(opening)) as engine:
-                self._asked[asked] = engine.identity, _said(engine)
-                if place is not None:
-                    self._facts[place.url, place.served] = engine.facts()
+            self._ask(opening, asked)
         if launch > 1:
             self._refuse_another(arm, name, settings, place, rows)
         return Found(*self._asked[asked], place, rows)
+
+    def _ask(self, opening: Opening, asked: str) -> None:
+        """What it is and says; of a server that does not answer now, what it said at the last time.
+
+        Rows that are whole need no server. Before it takes others it is asked again, and held to this.
+        """
+        place = opening.place
+        key = content_id({"asked": asked})
+        try:
+            with contextlib.closing(open_engine(opening)) as engine:
+                said, facts = _said(engine), {} if place is None else dict(engine.facts())
+                found = engine.identity
+        except ServerError:
+            known = None if self._store is None else self._store.read_observed(key)
+            if known is None:
+                raise
+            found, said, facts = engine_of(known["engine"]), known["said"], known["facts"]
+        else:
+            if self._store is not None and place is not None:
+                self._store.write_observed(key, {"engine": asdict(found), "said": said, "facts": facts})
+        self._asked[asked] = found, said
+        if place is not None:
+            self._facts[place.url, place.served] = facts
 
     def _refuse_another(
         self, arm: Arm, name: str, settings: EngineSettings, place: Place | None, rows: Path | None
@@ -174,6 +204,14 @@ def open_arm(loaded: LoadedProtocol, machine: Machine, arm: Arm) -> Engine | Lis
         rows=machine.rows_folder(arm.name) if needs == "rows" else None,
     )
     return open_engine(opening, branches=True)
+
+
+def engine_of(content: Mapping[str, Any]) -> EngineIdentity:
+    """An identity as it was stored. ``KeyError``, ``TypeError`` or ``ValueError`` for what is none."""
+    found = dict(content)
+    able = dict(found.pop("capabilities"))
+    able["path_shapes"] = tuple(able["path_shapes"])
+    return EngineIdentity(**found, capabilities=Capabilities(**able))
 
 
 def _said(engine: ListedEngine) -> dict[str, str]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from drift_runs.capture.execution import COPY_SETTINGS, Execution, Kind, engine_settings, settings_identity
-from drift_runs.capture.observed import Observer
-from drift_runs.engines.base import Capabilities, EngineIdentity
-from drift_runs.errors import ModelFileError, NotComparable, ProtocolError
+from drift_runs.capture.observed import Observer, engine_of
+from drift_runs.engines.base import EngineIdentity
+from drift_runs.errors import ModelFileError, NotComparable, ProtocolError, ServerError
 from drift_runs.machine import Machine
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import HERE, Arm, Floor
-from drift_runs.store import content_id
+from drift_runs.store import Store, content_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,13 @@ class StoredReference:
     identity: Mapping[str, object]
 
 
+class Unreached(NamedTuple):
+    """An arm that is left out, with its launches and floors, because its server does not answer."""
+
+    arm: str
+    error: ServerError
+
+
 def plan_executions(
     loaded: LoadedProtocol,
     machine: Machine,
@@ -35,12 +43,18 @@ def plan_executions(
     follow_ups: Sequence[Arm] = (),
     only: Sequence[str] = (),
     reference: StoredReference | None = None,
+    store: Store | None = None,
+    unreached: list[Unreached] | None = None,
 ) -> tuple[Execution, ...]:
     """Everything to execute, the reference first, then its floors, candidates and follow-ups in the protocol's order.
 
     Further launches of an arm come before it, so that its figures can say how far the launches lie apart; floors of an
     arm come after it, because they are compared with its rows. ``only``: names of candidates and follow-ups to take;
     the reference and its floors always belong. ``engine``: identity of ``llama_cpp`` where it is known already.
+
+    ``store``: where it is kept what servers said; one that does not answer now is taken for what it was, because rows
+    that are whole need no server. ``unreached`` receives the arms whose server does not answer and never did; without
+    it the first of them is an error.
 
     With a stored ``reference`` nothing is executed for it. Its own arm is run here under the name ``<name>-here``: what
     lies between the two is the other machine. Its floors are those of that arm; a second pass of it is left out,
@@ -62,7 +76,7 @@ def plan_executions(
     for name in only:
         if name not in named:
             raise ProtocolError(f"unknown arm {name!r}", where="--arms", expected=f"some of {', '.join(named)}")
-    plan = _Plan(loaded, Observer(machine, protocol.dictionary.size, engine), machine)
+    plan = _Plan(loaded, Observer(machine, protocol.dictionary.size, engine, store=store), machine)
     floors = {arm.name: [floor for floor in protocol.floors if floor.arm == arm.name] for arm in protocol.arms}
     first = protocol.reference
     if reference is None:
@@ -77,12 +91,20 @@ def plan_executions(
             if floor.kind != "pass":
                 plan.add(here, "floor", floor.model_copy(update={"arm": here.name}), table=first)
     for arm in (*protocol.arms, *follow_ups):
-        if arm.role != "reference" and (not only or arm.name in only):
+        if arm.role == "reference" or (only and arm.name not in only):
+            continue
+        before = len(plan.executions)
+        try:
             for number in range(2, arm.launches + 1):
                 plan.add(arm, "launch", launch=number)
             plan.add(arm, "follow-up" if arm.role == "follow-up" else "candidate")
             for floor in floors.get(arm.name, ()):
                 plan.add(arm, "floor", floor)
+        except ServerError as error:
+            if unreached is None:
+                raise
+            del plan.executions[before:]
+            unreached.append(Unreached(arm.name, error))
     _refuse_twins(plan.executions)
     return tuple(plan.executions)
 
@@ -217,10 +239,7 @@ def _capture(loaded: LoadedProtocol) -> dict[str, object]:
 def _engine_of(identity: Mapping[str, object], run_id: str) -> EngineIdentity:
     """What another machine observed of its engine."""
     try:
-        found = dict(identity["engine"])
-        able = dict(found.pop("capabilities"))
-        able["path_shapes"] = tuple(able["path_shapes"])
-        return EngineIdentity(**found, capabilities=Capabilities(**able))
+        return engine_of(identity["engine"])
     except (KeyError, TypeError, ValueError):
         raise NotComparable(
             "it does not say which engine took it", where=f"reference of run {run_id}", todo="run the reference here"

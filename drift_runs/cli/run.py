@@ -211,9 +211,13 @@ def execute(
             f"free generation: {timing.tokens:,} tokens, engines {duration(timing.engine_s)} "
             f"({timing.tokens / timing.engine_s:.0f} tokens/s), opening {duration(timing.open_s)}"
         )
+    if result.unreached:
+        names = ", ".join(found.arm for found in result.unreached)
+        print(f"drift: no server answers for {names}: start it and run the same command again", file=sys.stderr)
     if result.failed or result.failed_generation:
         names = ", ".join(found.execution.name for found in (*result.failed, *result.failed_generation))
         print(f"drift: failed arms: {names}", file=sys.stderr)
+    if result.unreached or result.failed or result.failed_generation:
         return EngineError.exit_code
     return 0
 

@@ -8,6 +8,7 @@
     <store>/comparisons/<comparison id>/<window>.parquet  schema COMPARISON
     <store>/generation/<generation id>/                   what one lane of one execution wrote: see generation.py
     <store>/campaigns/<protocol digest>-<key>.json        which capture is which arm
+    <store>/observed/<digest>.json                        what a server said of itself when it last answered
     <store>/dictionaries/<dictionary digest>.parquet      schema DICTIONARY: the bytes of each token
     <store>/spill/                                        full rows of the reference, for the group at work only
     <store>/states/<capture id>/<window>.state            keys and values of a captured window, for this campaign only

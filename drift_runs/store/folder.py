@@ -184,6 +184,17 @@ class Store(GenerationFiles):
             )
         return identity
 
+    def write_observed(self, key: str, content: object) -> None:
+        """Keep what a server said of itself, by what it was asked with."""
+        write_json(self.root / "observed" / f"{key}.json", content)
+
+    def read_observed(self, key: str) -> dict[str, Any] | None:
+        """What a server said at the last time; None where it never answered, or where that cannot be read."""
+        try:
+            return dict(json.loads((self.root / "observed" / f"{key}.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
     def note_process(self, capture: str, window: str, process: str) -> None:
         """Record which process took a window: a launch made of several processes is marked as such."""
         known = self.processes(capture)
