@@ -75,8 +75,10 @@ def _columns(block: ListedBlock, task: WindowTask) -> RowColumns:
             expected=f"the best {task.top_k} entries",
             todo="nothing of this window was kept",
         )
-    # As they are stored, so that a tie is one wherever the rows are read.
+    # As they are stored, so that a tie is one wherever rows are read: rounding can make one, and then the id decides.
     logprobs = block.logprobs.astype(np.float32)
+    order = np.lexsort((block.ids, np.where(present, -logprobs, np.inf), ~present), axis=1)
+    ids, logprobs, present = (np.take_along_axis(found, order, axis=1) for found in (block.ids, logprobs, present))
     best = logprobs[:, :1]
     flags = np.zeros(count, dtype=np.int32)
     flags[present.sum(axis=1) < min(task.top_k, task.dictionary_size)] |= RowFlag.SHORT
@@ -86,7 +88,7 @@ def _columns(block: ListedBlock, task: WindowTask) -> RowColumns:
     return RowColumns(
         logprob=block.token_logprob,
         rank=block.token_rank,
-        top_ids=block.ids,
+        top_ids=ids,
         top_logprobs=logprobs,
         tail_logprob=nothing,
         padding_mass=nothing,
@@ -94,7 +96,7 @@ def _columns(block: ListedBlock, task: WindowTask) -> RowColumns:
         p1=np.exp(block.logprobs[:, 0]),
         entropy_nats=nothing,
         row_top=[
-            row_top_hash(block.ids[row][at], logprobs[row][at], int(position), task.top_k)
+            row_top_hash(ids[row][at], logprobs[row][at], int(position), task.top_k)
             for row, (at, position) in enumerate(zip(kept, block.positions, strict=True))
         ],
         row_full=[None] * count,
