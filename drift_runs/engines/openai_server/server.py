@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -34,8 +35,8 @@ class Asked:
         return () if self.wanted is None else self.wanted[index]
 
 
-class ListedServer:
-    """Base of the dialects; each implements ``capabilities``, ``_score`` and ``write``, and says what it can do.
+class ListedServer(ABC):
+    """Base of the dialects; each has ``capabilities`` and ``write``, ``_score`` if it can, and says what it can do.
 
     A dialect reads lists of (id, log-probability) with ``self.listing(...)`` and nothing else.
     """
@@ -72,8 +73,8 @@ class ListedServer:
         return f"{self.dialect} at {self.place.shown}"
 
     @property
-    def capabilities(self) -> Capabilities:
-        raise NotImplementedError
+    @abstractmethod
+    def capabilities(self) -> Capabilities: ...
 
     @property
     def identity(self) -> EngineIdentity:
@@ -134,12 +135,12 @@ class ListedServer:
             raise ServerError(f"{seen:,} rows", where=self.where, expected=f"{len(positions):,}", todo=SAFE)
         self.check_model()
 
-    def write(self, tokens: Sequence[int], count: int, *, top_k: int) -> list[Written]:
-        raise NotImplementedError
+    @abstractmethod
+    def write(self, tokens: Sequence[int], count: int, *, top_k: int) -> list[Written]: ...
 
     def _score(self, asked: Asked) -> Iterator[ListedBlock]:
-        """The rows that ``score_listed`` was asked for, one block a request."""
-        raise NotImplementedError
+        """The rows that ``score_listed`` was asked for, one block a request; a dialect that only writes has none."""
+        raise CannotGive("rows of a text that is given", where=self.where, todo=self.way_round)
 
     def find_served(self) -> str:
         """The name that goes into requests: the one of the machine file if the server lists it, else the only one."""

@@ -6,6 +6,7 @@ others: so what it says it read is compared, and what is no text at all is not s
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -134,9 +135,9 @@ class TextServer(ListedServer):
         )
         return greedy(rows, listing, most=count)
 
+    @abstractmethod
     def _written(self, text: str, tokens: Sequence[int], count: int, top_k: int) -> list[Row]:
         """Rows of 1 to ``count`` tokens behind ``text``, which is of ``tokens``; none where nothing was listed."""
-        raise NotImplementedError
 
     def check_read(self, read: object, tokens: Sequence[int]) -> None:
         """``ServerError`` where the server says that it read another number of tokens, or does not say."""
