@@ -347,7 +347,8 @@ ROOTS = _schema(
         ("range", pa.string(), False),  # empty outside every range
         ("kind", pa.string(), False),
         ("outlier", pa.bool_(), False),
-        ("why", pa.string(), False),  # strong, drawn, every; floor: where others were followed
+        # strong, drawn, every; floor: where others were followed; visited: there too, and it wrote another token
+        ("why", pa.string(), False),
         ("reference_top", pa.int32(), False),  # first token of the reference's future
         ("candidate_top", pa.int32(), False),  # equal to reference_top where a floor is followed without a flip
         ("reference_p1", pa.float64(), False),

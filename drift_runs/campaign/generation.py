@@ -17,7 +17,7 @@ from drift_runs.campaign.judging import Judging, generates
 from drift_runs.campaign.logbook import Logbook
 from drift_runs.campaign.request import Clock, GenerationReport, Reporter, Request
 from drift_runs.capture.execution import Execution
-from drift_runs.capture.process import Finished, Opened
+from drift_runs.capture.process import Finished, Opened, Probed
 from drift_runs.errors import ConfigError, EngineError
 from drift_runs.lanes.plan import LanePlan, items_of
 from drift_runs.lanes.process import Generated, run_lanes
@@ -117,6 +117,9 @@ class Generation:
                 match event:
                     case Opened():
                         self.clock.add(open_s=event.seconds)
+                    case Probed():
+                        self.log.probes[event.execution] = event.report
+                        self.log.log_probe(event.execution, self.log.outcomes[event.execution].run_id)
                     case Generated():
                         self.clock.add(engine_s=event.seconds, tokens=event.tokens)
                         self.reporter.written(event)

@@ -24,8 +24,8 @@ from drift_runs.generate.task_order import task_order_table
 from drift_runs.generate.task_table import task_drift_table, task_spans
 from drift_runs.lanes.answered import tasks_table
 from drift_runs.lanes.identity import Lane, rollouts_lane, sampled_lane, tasks_lane
-from drift_runs.lanes.judged import BRANCH, TOKEN, WEIGHTS, constrained_keys, constrained_outcomes, outcomes_table
-from drift_runs.lanes.plan import LanePlan
+from drift_runs.lanes.judged import BRANCH, TOKEN, WEIGHTS, constrained_outcomes, outcomes_table, own_keys
+from drift_runs.lanes.plan import Explored, LanePlan
 from drift_runs.lanes.scenes import Scenes
 from drift_runs.lanes.stored import stored_rollouts
 from drift_runs.measure.figures import figures_table
@@ -94,7 +94,9 @@ class Judging:
         ranked = [
             report
             for report in self.reports.values()
-            if report.error is None and report.execution.kind in ("reference", "candidate", "follow-up")
+            if report.error is None
+            and report.execution.scored
+            and report.execution.kind in ("reference", "candidate", "follow-up")
         ]
         comparisons = {
             report.execution.name: self._comparison(report.execution)
@@ -116,19 +118,22 @@ class Judging:
         figures: list[pa.Table] = []
         resampler = Resampler.of(protocol)
         is_reference = execution is self.reference
+        explored: Explored | None = None
         outcomes = schema.OUTCOMES.empty_table()
         tasks = schema.TASKS.empty_table()
         if protocol.branches is not None:
             lane = plan.futures(execution)
+            explored = plan.explored(self.store, execution)
             wanted = [(item.window, item.position, item.first) for item in plan.wanted(execution)]
+            if not execution.scored:
+                wanted = own_keys(self.store, lane, explored.roots)
             tables[artifacts.FUTURES_FILE] = self.store.read_futures(lane.id, wanted)
             if not is_reference:
-                outcomes = self._outcomes(execution)
-                explored = plan.roots[execution.name]
+                outcomes = self._outcomes(execution, explored.roots)
                 tables[artifacts.ROOTS_FILE] = explored.roots
                 tables[artifacts.OUTCOMES_FILE] = outcomes
                 for constrained, held in plan.constrained(execution):
-                    keys = constrained_keys(self.store, held, explored.roots)
+                    keys = own_keys(self.store, held, explored.roots)
                     tables[artifacts.constrained_file(constrained.name)] = self.store.read_futures(held.id, keys)
                 figures.append(
                     branch_figures(
@@ -136,6 +141,7 @@ class Judging:
                         protocol,
                         arm=execution.name,
                         existing=explored.existing,
+                        visited=explored.visited,
                         floors=self._floors_of(execution),
                     )
                 )
@@ -149,6 +155,7 @@ class Judging:
                     mine,
                     resampler=resampler,
                     end_tokens=self.scenes.ends,
+                    cut=not execution.scored,
                 )
                 figures.append(rollout_figures(found, arm=execution.name, resampler=resampler))
         for temperature in plan.temperatures:
@@ -174,7 +181,7 @@ class Judging:
             outcomes=outcomes,
             tasks=tasks,
             figures=together,
-            explored=plan.roots.get(execution.name),
+            explored=explored,
             tables=tables,
         )
 
@@ -183,8 +190,7 @@ class Judging:
             return execution
         return next(other for other in self.plan.executions if other.name == execution.against)
 
-    def _outcomes(self, execution: Captured) -> pa.Table:
-        roots = self.plan.roots[execution.name].roots
+    def _outcomes(self, execution: Captured, roots: pa.Table) -> pa.Table:
         reference = self.plan.futures(self._against(execution))
         pairs = (BRANCH, TOKEN, WEIGHTS) if self.plan.crosses(execution) else (BRANCH,)
         judged = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -31,6 +31,9 @@ from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.lock import lock_path
 from drift_runs.store import PlannedCapture, PlannedGeneration, Store, write_plan, write_table
 from drift_runs.tracking import artifacts
+
+if TYPE_CHECKING:
+    from drift_runs.tracking.mlflow_store import Started
 
 
 def stored_texts(store: Store, loaded: LoadedProtocol) -> Texts | None:
@@ -87,6 +90,7 @@ class Logbook:
                 against="" if execution is self.reference else execution.against,
                 of=execution.arm.name if execution.kind == "launch" else "",
                 ranked=execution is self.reference or self._ranked(execution),
+                table="comparison" if execution.scored else "written",
             )
             for execution in self.executions
         )
@@ -141,13 +145,15 @@ class Logbook:
         started = self.tracker.start_comparison(self.run_id, facts)
         if execution.name in self.probes and not started.complete:
             self.log_probe(execution.name, started.run_id)
-        if execution.listed and not started.complete:
+        if execution.listed and execution.scored and not started.complete:
             retries = canonical_json(self.store.retries(execution.capture_id))
             self.tracker.log_files(started.run_id, {artifacts.RETRIES_FILE: retries})
         figures = determinism = listed = None
         warnings: tuple[str, ...] = ()
         if error is not None:
             self.tracker.fail(started.run_id, str(error))
+        elif not execution.scored:
+            figures = self._without_rows(execution, started)
         else:
             comparison = self._comparison(execution)
             table = determinism_table(
@@ -194,6 +200,16 @@ class Logbook:
         )
         self.outcomes[execution.name] = outcome
         return outcome
+
+    def _without_rows(self, execution: Execution, started: Started) -> pa.Table:
+        """Nothing is compared: its run is there for what it writes, and it joins the orders with those figures."""
+        figures = schema.FIGURES.empty_table()
+        self.results.keep_unscored(arm=execution.name, kind=execution.kind, against=execution.against)
+        if not started.complete:
+            self.tracker.log_figures(started.run_id, figures, {})
+            self.tracker.complete(started.run_id)
+            self._joined = True
+        return figures
 
     def log_probe(self, name: str, run_id: str) -> None:
         """Keep what an engine was found to give beside what was measured with it."""

@@ -36,8 +36,14 @@ class Captured:
     """Name of the execution whose rows its figures are against: the reference, or the arm that a floor repeats."""
     floor: Floor | None
     windows: tuple[str, ...]
+    """That it scores; none of an engine that writes and gives no rows."""
     identity: Mapping[str, object]
     capture_id: str
+
+    @property
+    def scored(self) -> bool:
+        """Whether it has rows to be compared by. Without them it is followed and asked, and nothing else."""
+        return bool(self.windows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from drift_runs.engines.base import EngineIdentity
 from drift_runs.errors import ModelFileError, NotComparable, ProtocolError, ServerError
 from drift_runs.machine import Machine
 from drift_runs.protocol.load import LoadedProtocol
-from drift_runs.protocol.model import HERE, Arm, Floor
+from drift_runs.protocol.model import HERE, WRITERS, Arm, Floor
 from drift_runs.store import Store, content_id
 
 
@@ -139,10 +139,12 @@ class _Plan:
         found = self.observer.found(found_as, settings, floor=floor, launch=launch)
         wanted = floor.windows if floor is not None and floor.windows else ()
         windows = tuple(window.name for window in protocol.windows if not wanted or window.name in wanted)
+        if arm.engine in WRITERS:
+            windows = ()
         against = protocol.reference.name if floor is None else floor.arm
         capture = _capture(self.loaded)
         wanted_from = ""
-        if kind != "reference" and protocol.capture.divergence == "kl.topk-tail" and not self.full_rows:
+        if windows and kind != "reference" and protocol.capture.divergence == "kl.topk-tail" and not self.full_rows:
             wanted_from = next(other.capture_id for other in self.executions if other.name == against)
             capture["wanted_from"] = wanted_from
         identity = {

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -186,6 +187,25 @@ def open_engine(job: dict[str, Any], *, branches: bool = False) -> Opened:
             or "use a model with the protocol's tokenizer: token-level figures need the same dictionary",
         )
     return Opened(engine, table, opening)
+
+
+def ask_first(opened: Opened, job: dict[str, Any], events: TextIO) -> None:
+    """Ask the engine what it gives, where the job says so; ``CannotGive`` where the protocol needs what it lacks."""
+    if job["probe"] is None:
+        return
+    from drift_runs.engines.probe.answers import ProbeTask
+    from drift_runs.engines.probe.run import probe
+
+    report = probe(opened.engine, replace(ProbeTask.of_json(job["probe"]), dictionary=tuple(opened.dictionary)))
+    if report.blocking:
+        answer = report.blocking[0]
+        more = f", and {len(report.blocking) - 1} more" if len(report.blocking) > 1 else ""
+        raise CannotGive(
+            f"{answer.title} {answer.answer}: {answer.evidence}{more}",
+            where="probe",
+            todo=answer.way_round or "see drift probe",
+        )
+    send(events, event="probe", arm=job["arm"], report=report.as_json())
 
 
 def _difference(job: dict[str, Any], table: list[bytes]) -> str:

@@ -15,9 +15,8 @@ import numpy as np
 from drift_runs import schema
 from drift_runs.capture.score import ReferenceRows, ScoredWindow, WindowTask, score_window, scored_positions
 from drift_runs.capture.score_listed import score_listed_window
-from drift_runs.capture.serving import Opened, check_unchanged, open_engine, peak_bytes, send, serve
+from drift_runs.capture.serving import Opened, ask_first, check_unchanged, open_engine, peak_bytes, send, serve
 from drift_runs.engines.base import Engine, KeepsState
-from drift_runs.errors import CannotGive
 from drift_runs.measure.copies import copy_marks
 from drift_runs.measure.literals import literal_marks
 from drift_runs.store import Store, read_table, write_table
@@ -31,31 +30,13 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     opened = open_engine(job)
     engine, table = opened.engine, opened.dictionary
     send(events, event="open", seconds=time.perf_counter() - started)
-    if job["probe"] is not None:
-        _probe(opened, job, events)
+    ask_first(opened, job, events)
     store = Store(Path(job["store"]))
     store.write_dictionary(table)
     for step in job["steps"]:
         _step(opened, store, job, step, events)
     send(events, event="done", peak_bytes=peak_bytes())
     engine.close()
-
-
-def _probe(opened: Opened, job: dict[str, Any], events: TextIO) -> None:
-    """Ask the engine what it gives; ``CannotGive`` where the protocol needs what it lacks."""
-    from drift_runs.engines.probe.answers import ProbeTask
-    from drift_runs.engines.probe.run import probe
-
-    report = probe(opened.engine, replace(ProbeTask.of_json(job["probe"]), dictionary=tuple(opened.dictionary)))
-    if report.blocking:
-        answer = report.blocking[0]
-        more = f", and {len(report.blocking) - 1} more" if len(report.blocking) > 1 else ""
-        raise CannotGive(
-            f"{answer.title} {answer.answer}: {answer.evidence}{more}",
-            where="probe",
-            todo=answer.way_round or "see drift probe",
-        )
-    send(events, event="probe", arm=job["arm"], report=report.as_json())
 
 
 def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any], events: TextIO) -> None:

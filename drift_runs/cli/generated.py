@@ -40,10 +40,32 @@ def lines(
         "Roots: flips that were followed on both sides, nobody pulled back. A floor's are places that candidates were "
         "followed from: the engine against itself."
     ]
+    notes += _asked(reports)
     if bounds:
         notes.append(f"Bounded to {', '.join(bounds)}: drift run on the same protocol does all of it.")
     notes += _order(task_order)
     return ["Written freely:", head, "-" * len(head), *rows, *notes]
+
+
+def _asked(reports: Sequence[GenerationReport]) -> list[str]:
+    """What the roots of arms without rows are, and where their servers could not be asked."""
+    visited = {
+        report.execution.name: Counter(report.explored.visited["why"].to_pylist())
+        for report in reports
+        if report.explored is not None and report.explored.visited is not None
+    }
+    if not visited:
+        return []
+    said = [
+        f"{name} wrote another token than the reference at {found['left']} of {sum(found.values())} places"
+        + (f" and could not be asked at {found['refused']}" if found["refused"] else "")
+        for name, found in visited.items()
+    ]
+    return [
+        "No rows: such an arm is asked where others left the reference, so its roots are no sample of its own flips. "
+        + "; ".join(said)
+        + "."
+    ]
 
 
 def _order(table: pa.Table) -> list[str]:
@@ -78,12 +100,7 @@ def _outcomes(report: GenerationReport, rows: Sequence[dict[str, Any]], arm: str
     malformed = f"{count['malformed']}"
     if both := count["both-malformed"] + count["reference-malformed"]:
         malformed += f" +{both}"
-    flips = report.explored.existing.flips
-    explored = f"{len(here)} of {flips}"
-    if report.execution.floor is not None:
-        explored = f"{len(here)}, {flips} flip{'' if flips == 1 else 's'}"
-    return [
-        explored,
+    counts = [
         malformed,
         str(sum(count[name] for name in _CALL_LOST)),
         str(count["wrong-call"]),
@@ -91,6 +108,14 @@ def _outcomes(report: GenerationReport, rows: Sequence[dict[str, Any]], arm: str
         str(count["recovers"]),
         str(count["unresolved"]),
     ]
+    if report.explored.visited is not None:
+        explored = f"{len(here)} at {report.explored.visited.num_rows} asked"
+        return [explored, *counts]
+    flips = report.explored.existing.flips
+    explored = f"{len(here)} of {flips}"
+    if report.execution.floor is not None:
+        explored = f"{len(here)}, {flips} flip{'' if flips == 1 else 's'}"
+    return [explored, *counts]
 
 
 def _rollouts(figures: Any) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from drift_runs.protocol.load import LoadedProtocol
-from drift_runs.protocol.model import Arm, Floor
+from drift_runs.protocol.model import WRITERS, Arm, Floor
 
 NO_TIME = "no rate of decoding is stored, and a token that is decoded takes far longer than one that is read"
 
@@ -48,7 +48,9 @@ def lane_tokens(loaded: LoadedProtocol, follow_ups: Sequence[Arm] = ()) -> tuple
     for arm in sorted(arms, key=lambda one: one.name != reference):
         own = [floor for floor in floors if floor.arm == arm.name]
         paired = [one for one in arms if one.name != reference] if arm.name == reference else [arm]
-        futures = 2 * len(paired) * _roots(loaded) + sum(_roots(loaded, floor) for floor in own)
+        # An arm without rows has one future a place where it is asked, and so has the reference beside it.
+        futures = sum((1 if one.engine in WRITERS else 2) * _roots(loaded) for one in paired)
+        futures += sum(_roots(loaded, floor) for floor in own)
         held = sum(item.arm == arm.name for item in protocol.constrained)
         found.append(_tokens(loaded, arm.name, futures=futures, constrained=held * _roots(loaded)))
         found += [_tokens(loaded, floor.name, futures=_roots(loaded, floor), floor=floor) for floor in own]

@@ -79,7 +79,10 @@ def run(args: argparse.Namespace) -> int:
             last = ""
             if entry.kind == "floor" and result is not None:
                 last = f"rows same {result.agreement.rows_identical}/{result.agreement.rows}"
-            print(table.figures_row(entry.name, found, last=last, answers=expected))
+            if entry.table == "written":
+                print(table.no_rows(entry.name))
+            else:
+                print(table.figures_row(entry.name, found, last=last, answers=expected))
         figures[entry.name] = found
         if result is not None:
             results[entry.name] = result

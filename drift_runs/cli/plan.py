@@ -151,11 +151,12 @@ def measure_probe(loaded, reference) -> Probe:
 def estimate_of(loaded, follow_ups, executions, probe: Probe | None, store: Path, spill_bytes: int) -> Estimate:
     """Counts from the protocol; bytes and time when a probe was made."""
     from drift_runs.capture.group import evaluated_tokens, full_row_bytes, groups, pending
+    from drift_runs.protocol.model import WRITERS
     from drift_runs.store import Store
 
     protocol = loaded.protocol
     names = [window.name for window in protocol.windows]
-    runs = [names] * sum(arm.launches for arm in (*protocol.arms, *follow_ups))
+    runs = [names] * sum(arm.launches for arm in (*protocol.arms, *follow_ups) if arm.engine not in WRITERS)
     runs += [list(floor.windows) or names for floor in protocol.floors]
     tokens = sum(evaluated_tokens(loaded, name) for windows in runs for name in windows)
     positions = sum(_scored(protocol.window(name)) for windows in runs for name in windows)
@@ -271,7 +272,10 @@ def _print_text(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
 def _said_of(arm) -> str:
     """An arm's name, and what of it is not seen in the name."""
     scale = arm.settings.adapter_scale
+    from drift_runs.protocol.model import WRITERS
+
     more = ["follow-up"] if arm.role == "follow-up" else []
+    more += ["writes only"] if arm.engine in WRITERS else []
     more += [] if scale is None else [f"adapter at {scale:g}"]
     return f"{arm.name} ({', '.join(more)})" if more else arm.name
 

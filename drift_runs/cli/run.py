@@ -249,12 +249,20 @@ def _as_json(result) -> dict:
             {
                 "arm": report.execution.name,
                 "error": report.error.line() if report.error else None,
-                "flips": report.explored.existing.flips if report.explored else None,
-                "strong_overturns": report.explored.existing.strong if report.explored else None,
+                # Null where none are followed, and of an arm without rows, whose flips nobody sees.
+                "flips": existing.flips if existing else None,
+                "strong_overturns": existing.strong if existing else None,
+                "asked_at": visited.num_rows if visited is not None else None,
                 "outcomes": report.outcomes.to_pylist(),
                 "tasks": report.tasks.to_pylist(),
                 "figures": report.figures.to_pylist(),
             }
             for report in result.generation
+            for existing, visited in [_followed(report)]
         ]
     return said
+
+
+def _followed(report):
+    """The flips of an arm, and the places where one without rows was asked; None for what there is not."""
+    return (None, None) if report.explored is None else (report.explored.existing, report.explored.visited)

@@ -90,11 +90,18 @@ def row(outcome: Outcome, *, answers: bool = False) -> str:
     name = outcome.execution.name
     if outcome.error is not None or outcome.figures is None:
         return f"{name:<12}  failed: {outcome.error.line() if outcome.error else 'no figures'}"
+    if not outcome.execution.scored:
+        return no_rows(name)
     last = ""
     if outcome.execution.kind == "floor" and outcome.determinism is not None:
         last = f"rows same {outcome.determinism.rows_identical}/{outcome.determinism.rows}"
     mark = " (follow-up)" if outcome.execution.kind == "follow-up" else ""
     return figures_row(name, outcome.figures, last=last, mark=mark, answers=answers)
+
+
+def no_rows(name: str) -> str:
+    """The row of an arm whose engine gives none."""
+    return f"{name:<12}  no rows: its engine writes and scores nothing, see below"
 
 
 def figures_row(name: str, figures: pa.Table, *, last: str = "", mark: str = "", answers: bool = False) -> str:

@@ -128,14 +128,23 @@ class ListedBlock(NamedTuple):
     """int32[n]: entries that the server filled with a placeholder (-9999, -100, -inf) and that were left out."""
 
 
+UNNAMED_END = -1
+"""Stands for an end token that a server wrote and did not name: it says that it ended, and lists what came before."""
+
+
 class Written(NamedTuple):
     """One token that a server chose greedily."""
 
     token: int
+    """``UNNAMED_END``, always as the last, where only the end itself is told."""
     logprob: float
+    """NaN of an unnamed end."""
     top_ids: tuple[int, ...]
     """The best entries of its row by (-log-probability, id)."""
     top_logprobs: tuple[float, ...]
+
+
+ENDED = Written(token=UNNAMED_END, logprob=float("nan"), top_ids=(), top_logprobs=())
 
 
 class ListedEngine(Protocol):
@@ -184,7 +193,7 @@ class ListedEngine(Protocol):
         ...
 
     def write(self, tokens: Sequence[int], count: int, *, top_k: int) -> list[Written]:
-        """Go on greedily behind ``tokens``: 1 to ``count`` tokens, fewer where an end token was written (the last)."""
+        """Go on greedily behind ``tokens``: 1 to ``count`` tokens, fewer where an end token was written: the last."""
         ...
 
     def close(self) -> None: ...

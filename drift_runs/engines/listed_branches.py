@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drift_runs.engines.base import ListedEngine, Written
+from drift_runs.engines.base import UNNAMED_END, ListedEngine, Written
 from drift_runs.errors import CannotGive, ConfigError
 from drift_runs.generate.futures import ALTERNATIVES
 from drift_runs.generate.listed import Listed
@@ -18,12 +18,24 @@ AHEAD_TOKENS = 32
 
 
 class ListedBranches:
-    """``Branching`` and ``Continues`` over a :class:`ListedEngine`. ``context_tokens``: what its context takes."""
+    """``Branching`` and ``Continues`` over a :class:`ListedEngine`.
 
-    def __init__(self, engine: ListedEngine, *, context_tokens: int, dictionary: Sequence[bytes]) -> None:
+    ``context_tokens``: what its context takes. ``ends``: ids of the protocol's ends of a turn; the first of them stands
+    for an end that a server does not name, with no log-probability.
+    """
+
+    def __init__(
+        self,
+        engine: ListedEngine,
+        *,
+        context_tokens: int,
+        dictionary: Sequence[bytes],
+        ends: Sequence[int] = (),
+    ) -> None:
         self.engine = engine
         self._context_tokens = context_tokens
         self._dictionary = dictionary
+        self._ends = tuple(ends)
         self._held: list[int] = []
         self._history: list[int] = []
         self._ahead: list[Written] = []
@@ -36,7 +48,7 @@ class ListedBranches:
     def hold(self, tokens: Sequence[int], wanted: Sequence[int]) -> list[Listed]:
         """The same, and the rows behind the tokens at the ascending indices ``wanted``."""
         self.take(tokens)
-        return [_listed(self.engine.write(self._held[: at + 1], 1, top_k=ALTERNATIVES)[0]) for at in wanted]
+        return [_listed(self._written(self._held[: at + 1], 1)[0]) for at in wanted]
 
     def branch(self, count: int) -> None:
         """A new branch begins behind the first ``count`` of the held tokens."""
@@ -69,8 +81,27 @@ class ListedBranches:
                 raise ConfigError(
                     f"{len(self._history)} tokens leave no room", expected=f"under {self._context_tokens}"
                 )
-            self._ahead = self.engine.write(self._history, count, top_k=ALTERNATIVES)
+            self._ahead = self._written(self._history, count)
         return _listed(self._ahead[0])
+
+    def _written(self, history: Sequence[int], count: int) -> list[Written]:
+        """What the engine writes behind a history, at least one token, an unnamed end as the protocol's."""
+        written = self.engine.write(history, count, top_k=ALTERNATIVES)
+        if not written or written[-1].token != UNNAMED_END:
+            return written
+        named = written[:-1]
+        if named and named[-1].token in self._ends:
+            return named
+        if self._ends:
+            end = self._ends[0]
+            return [*named, written[-1]._replace(token=end, top_ids=(end,), top_logprobs=(written[-1].logprob,))]
+        if named:
+            return named
+        raise CannotGive(
+            "the server ended at once, and its answer does not name the end token",
+            where=f"behind {len(history):,} tokens",
+            expected="a protocol whose [chat] names the ends of a turn, or a server that lists end tokens",
+        )
 
     @property
     def context_left(self) -> int:

@@ -43,6 +43,7 @@ from drift_runs.protocol.model import Protocol
 SPEC = "branches"
 SPECS: Mapping[str, str] = {PAIRS[0]: SPEC, **{pair: f"{SPEC}.{pair}" for pair in PAIRS[1:]}}
 COUNTS = ("explored", "strong_explored", "existing", "strong_existing")
+VISITS = ("left", "kept", "refused")
 LEVELS = {"p25": 0.25, "p50": 0.5, "p75": 0.75}
 
 
@@ -52,12 +53,15 @@ def branch_figures(
     *,
     arm: str,
     existing: Existing | None = None,
+    visited: pa.Table | None = None,
     floors: Mapping[str, pa.Table] | None = None,
 ) -> pa.Table:
     """Table ``FIGURES`` from table ``OUTCOMES`` of one arm: all roots, those of each panel and of each kind of range.
 
     ``outcomes`` may hold rows of other arms too, constrained decodes of this one: each has figures of its own name.
-    ``existing``: the roots of ``arm``, explored or not; without it nothing is said of them. ``floors``: name -> table
+    ``existing``: the roots of ``arm``, explored or not; without it nothing is said of them. ``visited``: of an arm
+    whose flips nobody sees, the places where it was asked (schema ``ROOTS``, ``why`` one of :data:`VISITS`): statistics
+    ``visited``, ``kept`` and ``refused`` count them. ``floors``: name -> table
     ``OUTCOMES`` of a floor of the same reference. Beside a share of ``branches`` stands the floor with the largest
     ``invalid`` in that scope, then ``invalid_any``, the first by name of equals.
 
@@ -74,9 +78,12 @@ def branch_figures(
         chosen = np.array([value == name for value in outcomes["arm"].to_pylist()], dtype=bool)
         of_arm = RootRows.of(outcomes.filter(pa.array(chosen)), protocol)
         there = RootRows.of(existing.roots, protocol) if existing is not None and name == arm else None
+        places = RootRows.of(visited, protocol) if visited is not None and name == arm else None
         for choice in choices(protocol):
             for scope in _scopes(protocol):
                 figures += _figures(of_arm, there, null, resampler, name, choice, scope)
+                if places is not None:
+                    figures += _visits(places, name, choice, scope)
     return figures_table(figures)
 
 
@@ -138,6 +145,22 @@ def _counts(
     ]
     for statistic, value, n, reason in counts:
         yield Figure(**common, spec=spec, statistic=statistic, value=float(value), n=n, reason=reason)
+
+
+def _visits(places: RootRows, arm: str, choice: str, scope: tuple[str, str]) -> Iterator[Figure]:
+    """How many places an arm without rows was asked at, and what came of those where it has no future."""
+    chosen = places.inside(choice, scope)
+    if not len(chosen) and scope[0] != "all":
+        return
+    found = list(places.columns["why"][chosen])
+    common = {"arm": arm, "scope_kind": scope[0], "scope": scope[1], "outliers": choice, "spec": SPEC}
+    clusters = len(places.clusters.take(chosen).labels)
+    for statistic, value, reason in (
+        ("visited", len(chosen), "places where other arms left the reference, or where it is uncertain"),
+        ("kept", found.count("kept"), "places where the arm writes the reference's token"),
+        ("refused", found.count("refused"), "places that its server cannot be asked at"),
+    ):
+        yield Figure(**common, clusters=clusters, statistic=statistic, value=float(value), n=len(chosen), reason=reason)
 
 
 def _harshest(floors: Mapping[str, RootRows], choice: str, scope: tuple[str, str]) -> tuple[str, Floats | None]:

@@ -24,6 +24,8 @@ def rollout_figures(found: RolloutComparison, *, arm: str, resampler: Resampler)
     left and the right side) and ``differ.count``. Early stops are left out where end tokens are not known.
     """
     note = f"run {found.run}, tokens compared by {found.compared_by}"
+    if found.cut:
+        note += ", each side up to its first end token"
     return _table(_Readings(found, "rollout", "", len(found.prompts), len(found.prompts), note, {}), arm, resampler)
 
 

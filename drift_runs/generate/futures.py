@@ -234,8 +234,10 @@ class _Walk:
         if self.grammar is not None:
             raise EngineError("a grammar needs logits, and this engine lists entries", where=behind)
         best_of(row, len(self.scene.dictionary))
-        top = row.ids[:ALTERNATIVES], row.logprobs[:ALTERNATIVES]
-        self._add(row.ids[0], written=True, logprob=row.logprobs[0], top=top)
+        # Of an end that the server did not name nothing but the end is known.
+        known = row.best_logprob is not None
+        top = (row.ids[:ALTERNATIVES], row.logprobs[:ALTERNATIVES]) if known else ((), ())
+        self._add(row.ids[0], written=True, logprob=row.best_logprob, top=top)
 
     def _write_logits(self, logits: Logits, behind: str) -> None:
         best = logits.max()  # NaN where one is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,11 @@ class Listed(NamedTuple):
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
+    """NaN where nothing is told: of an end that the server did not name."""
+
+    @property
+    def best_logprob(self) -> float | None:
+        return None if math.isnan(self.logprobs[0]) else self.logprobs[0]
 
 
 Row = NDArray[np.float32] | Listed

@@ -25,6 +25,7 @@ STRONG = "strong"
 DRAWN = "drawn"
 EVERY = "every"
 FLOOR = "floor"
+VISITED = "visited"
 
 Root = dict[str, Any]
 """One row of table ``ROOTS``."""
@@ -132,6 +133,46 @@ def null_roots(roots: pa.Table | Sequence[pa.Table], protocol: Protocol, floor: 
     windows = {window.name: at for at, window in enumerate(protocol.windows)}
     ordered = sorted(pool.values(), key=lambda row: (windows[row["window"]], row["position"]))
     return _table([*own, *_drawn(ordered, protocol)][: branches.cap])
+
+
+def visited_places(
+    roots: Sequence[pa.Table], protocol: Protocol, *, arm: str, comparison: pa.Table | None = None
+) -> pa.Table:
+    """Where an arm without rows is followed, because nobody sees its flips: schema ``ROOTS``, in the draw's order.
+
+    ``roots``: tables ``ROOTS`` of the arms with the same reference that are followed; each of their places counts once.
+    Where there is none, the places where the reference gave its best token less than ``bands.uncertain_below``, which
+    ``comparison`` says (schema ``COMPARISON``, any with that reference): up to ``branches.per_range`` in each range are
+    drawn. Never more than ``branches.cap``. ``candidate_top`` is ``reference_top``, because the arm's own token is not
+    known, and ``why`` is ``visited``.
+    """
+    branches = protocol.branches
+    if branches is None:
+        return ROOTS.empty_table()
+    seen: dict[tuple[str, int], Root] = {}
+    for row in chain.from_iterable(table.to_pylist() for table in roots):
+        seen.setdefault(_place(row), row)
+    if seen or comparison is None:
+        chosen = _drawn(list(seen.values()), protocol)
+    else:
+        chosen = _uncertain(comparison, protocol)
+    changed = {"arm": arm, "why": VISITED, "candidate_p1": None}
+    return _table([row | changed | {"candidate_top": row["reference_top"]} for row in chosen][: branches.cap])
+
+
+def _uncertain(comparison: pa.Table, protocol: Protocol) -> list[Root]:
+    """Places where the reference is uncertain, some of each range in turn."""
+    known = comparison.select(_READ).filter(
+        pc.fill_null(pc.less(comparison["reference_p1"], protocol.bands.uncertain_below), False)
+    )
+    known = known.filter(pc.fill_null(pc.greater_equal(known["reference_top"], 0), False))
+    places = _Places(protocol)
+    pools: dict[str, list[Root]] = {name: [] for name in (*(span.name for span in protocol.ranges), "")}
+    for row in known.to_pylist():
+        if row["window"] in places.windows:
+            described = places.described(row)
+            pools[described["range"]].append(described)
+    return _in_turn([_drawn(pool, protocol)[: protocol.branches.per_range] for pool in pools.values()])
 
 
 class _Places:

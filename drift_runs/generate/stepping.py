@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,8 +34,9 @@ class Rolled:
     """What an engine wrote behind one prompt."""
 
     token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    """Natural logarithm of each token's probability at temperature 1, over the dictionary."""
+    logprobs: tuple[float | None, ...]
+    """Natural logarithm of each token's probability at temperature 1, over the dictionary; None of an end that a server
+    did not name."""
 
 
 def greedy(logits: NDArray[np.float64], step: int) -> int:
@@ -53,9 +54,17 @@ def sampled(*, seed: int, prompt: str, draw: int, temperature: float) -> Choose:
 
 
 def roll(
-    engine: Continues, ids: Sequence[int], *, tokens: int, choose: Choose = greedy, size: int | None = None
+    engine: Continues,
+    ids: Sequence[int],
+    *,
+    tokens: int,
+    choose: Choose = greedy,
+    size: int | None = None,
+    stop: Collection[int] = (),
 ) -> Rolled:
     """``tokens`` tokens behind the prompt ``ids``. An end token is an ordinary token: every rollout is as long.
+
+    But one of ``stop`` is the last: there are servers that write nothing behind it.
 
     ``size``: entries of the dictionary, where the engine returns more columns; padding has no part in the choice nor
     in the log-probabilities. ``NonFiniteLogits`` with the step; ``ConfigError`` for no tokens.
@@ -63,7 +72,7 @@ def roll(
     if tokens < 1:
         raise ConfigError(f"a rollout of {tokens} tokens", expected="1 or more")
     token_ids: list[int] = []
-    logprobs: list[float] = []
+    logprobs: list[float | None] = []
     row = engine.start(ids)
     while True:
         step = len(token_ids)
@@ -78,16 +87,16 @@ def roll(
             logprob = _logprob(logits, token)
         token_ids.append(token)
         logprobs.append(logprob)
-        if len(token_ids) == tokens:
+        if len(token_ids) == tokens or token in stop:
             return Rolled(token_ids=tuple(token_ids), logprobs=tuple(logprobs))
         row = engine.append(token)
 
 
-def _listed(row: Listed, choose: Choose, size: int | None) -> tuple[int, float]:
+def _listed(row: Listed, choose: Choose, size: int | None) -> tuple[int, float | None]:
     if choose is not greedy:
         raise ConfigError("common noise needs logits, and this engine lists entries", expected="greedy decoding")
     token = best_of(row, row.ids[0] + 1 if size is None else size)
-    return token, row.logprobs[0]
+    return token, row.best_logprob
 
 
 def rolled_table(rolled: Iterable[tuple[str, Rolled]], dictionary: Sequence[bytes], *, run: int = 0) -> pa.Table:

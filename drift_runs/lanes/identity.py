@@ -66,10 +66,13 @@ def tasks_lane(loaded: LoadedProtocol, execution: Execution, *, grammar: str = "
 
 
 def rollouts_lane(loaded: LoadedProtocol, execution: Execution) -> Lane:
-    """The lane of an execution's greedy rollouts."""
+    """The lane of an execution's greedy rollouts. A server that takes texts writes nothing behind an end token."""
     rollouts = loaded.protocol.rollouts
     assert rollouts is not None
-    return _lane(ROLLOUTS, loaded, execution, {"tokens": rollouts.tokens}, "", _prompts(loaded))
+    rule: dict[str, Any] = {"tokens": rollouts.tokens}
+    if not execution.scored:
+        rule["stops"] = "end"
+    return _lane(ROLLOUTS, loaded, execution, rule, "", _prompts(loaded))
 
 
 def sampled_lane(loaded: LoadedProtocol, execution: Execution, temperature: float) -> Lane:

@@ -46,7 +46,7 @@ def constrained_outcomes(
     A root that the grammar does not allow (the stream's own text before it is no start of what it holds to) has no
     future and no row.
     """
-    keys = {(key.window, key.position): key for key in constrained_keys(store, constrained, roots)}
+    keys = {(key.window, key.position): key for key in own_keys(store, constrained, roots)}
     rows = [row for row in roots.to_pylist() if (row["window"], row["position"]) in keys]
     left = _futures(store, scenes, rows, Side(reference, "reference_top"))
     right = stored_futures(store, scenes, constrained, [keys[row["window"], row["position"]] for row in rows])
@@ -57,21 +57,21 @@ def constrained_outcomes(
     return pa.Table.from_pylist(judged, schema=OUTCOMES)
 
 
-def constrained_keys(store: Store, constrained: Lane, roots: pa.Table) -> tuple[FutureKey, ...]:
-    """The futures of a constrained decode that there are of these roots, in their order.
+def own_keys(store: Store, lane: Lane, roots: pa.Table) -> tuple[FutureKey, ...]:
+    """The futures that there are of these roots in a lane whose first tokens were its own choice, in their order.
 
     Raises
     ------
     StoreError
-        there are two from one root: only one of them can be what the grammar chose.
+        there are two from one root: only one of them can be what was chosen.
     """
     keys: dict[tuple[str, int], FutureKey] = {}
-    for key in sorted(store.futures_there(constrained.id)):
+    for key in sorted(store.futures_there(lane.id)):
         if (key.window, key.position) in keys:
             raise StoreError(
                 f"two futures from position {key.position} of window {key.window}",
-                where=str(store.generation_folder(constrained.id)),
-                expected="the one that the grammar chose",
+                where=str(store.generation_folder(lane.id)),
+                expected="the one that was chosen",
                 todo="remove both and run again",
             )
         keys[key.window, key.position] = key

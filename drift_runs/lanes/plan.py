@@ -11,10 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from drift_runs.capture.execution import Execution
-from drift_runs.generate.roots import Existing, every_root, existing, null_roots, select_roots
+from drift_runs.generate.roots import Existing, every_root, existing, null_roots, select_roots, visited_places
 from drift_runs.lanes.bounds import Bounds
 from drift_runs.lanes.identity import Lane, futures_lane, rollouts_lane, sampled_lane, tasks_lane
-from drift_runs.lanes.steps import Best, Wanted, constrained_steps, future_steps, of_roots, prompt_step, task_steps
+from drift_runs.lanes.steps import (
+    Best,
+    Wanted,
+    constrained_steps,
+    future_steps,
+    of_roots,
+    prompt_step,
+    task_steps,
+    visit_steps,
+)
+from drift_runs.lanes.visits import came_of, left
 from drift_runs.protocol.generation import Constrained, Task
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Protocol
@@ -29,8 +39,10 @@ class Explored:
 
     roots: pa.Table
     """Schema ``ROOTS``: those that are followed, in order."""
-    existing: Existing
-    """Followed or not."""
+    existing: Existing | None = None
+    """Followed or not; None of an arm without rows, whose flips nobody sees."""
+    visited: pa.Table | None = None
+    """Of such an arm: every place where it was asked, as ``lanes.visits.came_of`` found it."""
 
 
 class LanePlan:
@@ -47,6 +59,9 @@ class LanePlan:
         self.executions = [execution for execution in executions if execution.kind != "launch"]
         self.reference = executions[0]
         self.roots: dict[str, Explored] = {}
+        """Of the executions with rows."""
+        self.visits: dict[str, pa.Table] = {}
+        """Of those without: where they are followed, schema ``ROOTS``."""
         self._comparison = comparison
         if loaded.protocol.branches is not None:
             self._select(comparison)
@@ -55,7 +70,7 @@ class LanePlan:
         protocol = self.loaded.protocol
         followed: dict[str, pa.Table] = {}
         for execution in self.executions:
-            if execution.kind in ("candidate", "follow-up"):
+            if execution.scored and execution.kind in ("candidate", "follow-up"):
                 rows = comparison(execution)
                 roots = select_roots(rows, protocol, arm=execution.name)
                 # Of all of them, bounded or not: a floor may cover few windows.
@@ -75,6 +90,34 @@ class LanePlan:
                 self.roots[execution.name] = Explored(
                     roots=roots, existing=existing(every_root(rows, protocol, arm=execution.name))
                 )
+
+        for execution in self.executions:
+            if not execution.scored:
+                others = [self.roots[name].roots for name in followed if self._against(name) == execution.against]
+                compared = None if others else self._most_compared(execution.against)
+                places = visited_places(
+                    others,
+                    protocol,
+                    arm=execution.name,
+                    comparison=None if compared is None else comparison(compared),
+                )
+                self.visits[execution.name] = places.slice(0, self.bounds.roots)
+
+    def _against(self, name: str) -> str:
+        return next(execution.against for execution in self.executions if execution.name == name)
+
+    def _most_compared(self, reference: str) -> Execution | None:
+        """Of what is compared with an execution, what has the most windows."""
+        others = [other for other in self.executions if other.against == reference != other.name and other.scored]
+        return max(others, key=lambda other: len(other.windows), default=None)
+
+    def explored(self, store: Store, execution: Execution) -> Explored | None:
+        """The roots of an execution; of one without rows from what it wrote, all of which must be there."""
+        places = self.visits.get(execution.name)
+        if places is None:
+            return self.roots.get(execution.name)
+        visited = came_of(store, self.futures(execution), places)
+        return Explored(roots=left(visited), visited=visited)
 
     @property
     def temperatures(self) -> tuple[float, ...]:
@@ -114,8 +157,11 @@ class LanePlan:
         )
 
     def crosses(self, execution: Execution) -> bool:
-        """Whether both sides of its roots go on from the other side's token too."""
-        return self.bounds.crossed and execution.floor is None
+        """Whether both sides of its roots go on from the other side's token too.
+
+        Without rows it is not known beforehand from which token the reference would have to.
+        """
+        return self.bounds.crossed and execution.floor is None and execution.scored
 
     def wanted(self, execution: Execution) -> tuple[Wanted, ...]:
         """The futures that an execution's own engine takes."""
@@ -124,22 +170,23 @@ class LanePlan:
             roots = self.roots[execution.name].roots
             found |= dict.fromkeys(of_roots(roots, reference=self.crosses(execution)))
         for other in self.executions:
-            if other.against == execution.name and other is not execution and other.name in self.roots:
+            if other.against != execution.name or other is execution:
+                continue
+            if other.name in self.roots:
                 roots = self.roots[other.name].roots
                 found |= dict.fromkeys(of_roots(roots, candidate=self.crosses(other)))
+            elif other.name in self.visits:
+                found |= dict.fromkeys(of_roots(self.visits[other.name], candidate=False))
         return tuple(found)
 
     def _best(self, execution: Execution) -> Best:
         """What an execution's own rows say that it would choose."""
-        side = "candidate_top"
-        compared = execution
+        # Every comparison with the reference says the same of it; that of most windows says it of the most places.
+        side, compared = "candidate_top", execution if execution.scored else None
         if execution is self.reference:
-            # Every comparison with it says the same of it; that of most windows says it of the most places.
-            side = "reference_top"
-            others = [other for other in self.executions if other.against == execution.name and other is not execution]
-            if not others:
-                return lambda window, position: None
-            compared = max(others, key=lambda other: len(other.windows))
+            side, compared = "reference_top", self._most_compared(execution.name)
+        if compared is None:
+            return lambda window, position: None
         table = self._comparison(compared)
         known = table.filter(pc.fill_null(pc.greater_equal(table[side], 0), False))
         places = zip(known["window"].to_pylist(), known["position"].to_pylist(), strict=True)
@@ -150,7 +197,9 @@ class LanePlan:
         """What is left of every lane of an execution."""
         loaded, steps = self.loaded, []
         best = self._best(execution)
-        if loaded.protocol.branches is not None:
+        if execution.name in self.visits:
+            steps += visit_steps(loaded, store, self.futures(execution), self.visits[execution.name])
+        elif loaded.protocol.branches is not None:
             steps += future_steps(loaded, store, self.futures(execution), self.wanted(execution), best)
             for _, lane in self.constrained(execution):
                 steps += constrained_steps(loaded, store, lane, self.roots[execution.name].roots)
@@ -180,5 +229,5 @@ def items_of(steps: Sequence[Mapping[str, Any]]) -> int:
     count = 0
     for step in steps:
         count += sum(max(1, len(firsts)) for _, firsts in step.get("roots", ()))
-        count += len(step.get("tasks", ())) + len(step.get("prompts", ()))
+        count += sum(len(step.get(name, ())) for name in ("tasks", "prompts", "visits"))
     return count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from drift_runs.generate.stepping import Choose, Continues, greedy, roll, rolled_table, sampled
@@ -17,8 +17,16 @@ Told = Callable[[int, int, float], None]
 """Told of finished prompts: how many, tokens that the engine evaluated, seconds."""
 
 
-def roll_step(engine: Continues, store: Store, dictionary: Sequence[bytes], step: dict[str, Any], told: Told) -> None:
-    """Roll every prompt of a step, run by run, and keep each few of them."""
+def roll_step(
+    engine: Continues,
+    store: Store,
+    dictionary: Sequence[bytes],
+    step: dict[str, Any],
+    told: Told,
+    *,
+    ends: Collection[int] = (),
+) -> None:
+    """Roll every prompt of a step, run by run, and keep each few of them. ``ends``: where a rule may say to stop."""
     rule = step["rule"]
     by_run: dict[int, list[tuple[str, list[int]]]] = {}
     for number, name, ids in step["prompts"]:
@@ -36,12 +44,15 @@ def roll_step(engine: Continues, store: Store, dictionary: Sequence[bytes], step
                         tokens=rule["tokens"],
                         choose=_choice(step["lane"], rule, name, number),
                         size=len(dictionary),
+                        stop=ends if rule.get("stops") == "end" else (),
                     ),
                 )
                 for name, ids in part
             ]
             store.add_rollouts(step["generation"], number, rolled_table(rolled, dictionary, run=number))
-            tokens = sum(len(ids) + rule["tokens"] - 1 for _, ids in part)
+            tokens = sum(
+                len(ids) + len(written.token_ids) - 1 for (_, ids), (_, written) in zip(part, rolled, strict=True)
+            )
             told(len(part), tokens, time.perf_counter() - started)
 
 

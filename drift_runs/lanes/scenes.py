@@ -13,15 +13,18 @@ from drift_runs.protocol.load import LoadedProtocol
 
 def end_tokens(chat: Chat | None, dictionary: Sequence[bytes]) -> frozenset[int]:
     """Ids of the protocol's ends of a turn; none where it has no chat. ``ProtocolError`` for one that is no token."""
-    if chat is None:
-        return frozenset()
+    return frozenset() if chat is None else frozenset(ends_in_order(chat, dictionary))
+
+
+def ends_in_order(chat: Chat, dictionary: Sequence[bytes]) -> tuple[int, ...]:
+    """The same in the protocol's order."""
     ids = {text: token for token, text in enumerate(dictionary)}
     missing = [end for end in chat.ends if end.encode() not in ids]
     if missing:
         raise ProtocolError(
             f"{missing[0]!r} is no token of the dictionary", where="chat.ends", expected="markup that is one token"
         )
-    return frozenset(ids[end.encode()] for end in chat.ends)
+    return tuple(ids[end.encode()] for end in chat.ends)
 
 
 def scene_of(

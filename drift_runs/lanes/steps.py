@@ -62,7 +62,7 @@ def future_steps(
 
 def constrained_steps(loaded: LoadedProtocol, store: Store, lane: Lane, roots: pa.Table) -> list[dict[str, Any]]:
     """A step a window: from each root the token that the grammar lets the engine choose, and what follows it."""
-    there = {(key.window, key.position) for key in store.futures_there(lane.id)} | store.without_future(lane.id)
+    there = {(key.window, key.position) for key in store.futures_there(lane.id)} | store.without_future(lane.id).keys()
     missing: dict[str, set[int]] = defaultdict(set)
     for row in roots.select(["window", "position"]).to_pylist():
         if (row["window"], row["position"]) not in there:
@@ -71,6 +71,23 @@ def constrained_steps(loaded: LoadedProtocol, store: Store, lane: Lane, roots: p
         {
             **_window_step(loaded, lane, window.name),
             "roots": [[position, []] for position in sorted(missing[window.name])],
+        }
+        for window in loaded.protocol.windows
+        if window.name in missing
+    ]
+
+
+def visit_steps(loaded: LoadedProtocol, store: Store, lane: Lane, visits: pa.Table) -> list[dict[str, Any]]:
+    """A step a window: at each place what the engine writes there, if it is another token than the reference's."""
+    there = {(key.window, key.position) for key in store.futures_there(lane.id)} | store.without_future(lane.id).keys()
+    missing: dict[str, dict[int, int]] = defaultdict(dict)
+    for row in visits.select(["window", "position", "reference_top"]).to_pylist():
+        if (row["window"], row["position"]) not in there:
+            missing[row["window"]][row["position"]] = row["reference_top"]
+    return [
+        {
+            **_window_step(loaded, lane, window.name),
+            "visits": [[position, token] for position, token in sorted(missing[window.name].items())],
         }
         for window in loaded.protocol.windows
         if window.name in missing

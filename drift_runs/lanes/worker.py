@@ -11,17 +11,18 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from drift_runs.capture.serving import check_unchanged, open_engine, peak_bytes, send, serve
+from drift_runs.capture.serving import ask_first, check_unchanged, open_engine, peak_bytes, send, serve
 from drift_runs.engines.base import TakesState
 from drift_runs.engines.grammar import Grammar, Grammars
 from drift_runs.engines.listed_branches import ListedBranches
-from drift_runs.errors import NotAllowed
+from drift_runs.errors import CannotGive, NotAllowed
 from drift_runs.generate.future import Future, Scene
 from drift_runs.generate.futures import Rule, follow, futures_table
 from drift_runs.generate.listed import Listed, best_of
 from drift_runs.lanes.identity import FUTURES, TASKS
 from drift_runs.lanes.rolling import roll_step
-from drift_runs.lanes.scenes import end_tokens, scene_of
+from drift_runs.lanes.scenes import ends_in_order, scene_of
+from drift_runs.lanes.visits import KEPT, REFUSED
 from drift_runs.protocol.generation import Chat, Environment, ScriptedResult
 from drift_runs.store import Store
 
@@ -33,6 +34,8 @@ class _Bench(NamedTuple):
     """A ``Branching`` engine that starts and appends."""
     store: Store
     dictionary: Sequence[bytes]
+    ends: tuple[int, ...]
+    """Ids of the protocol's ends of a turn, in its order."""
     events: TextIO
 
 
@@ -40,12 +43,18 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     started = time.perf_counter()
     opened = open_engine(job, branches=True)
     send(events, event="open", seconds=time.perf_counter() - started)
+    ask_first(opened, job, events)
     engine = opened.engine
+    chat = Chat(**job["chat"]) if job["chat"] else None
+    ends = () if chat is None else ends_in_order(chat, opened.dictionary)
     if opened.opening.kind.listed:
         engine = ListedBranches(
-            engine, context_tokens=opened.opening.settings.context_tokens, dictionary=opened.dictionary
+            engine,
+            context_tokens=opened.opening.settings.context_tokens,
+            dictionary=opened.dictionary,
+            ends=ends,
         )
-    bench = _Bench(engine, Store(Path(job["store"])), opened.dictionary, events)
+    bench = _Bench(engine, Store(Path(job["store"])), opened.dictionary, ends, events)
     bench.store.write_dictionary(opened.dictionary)
     for step in job["steps"]:
         if step["lane"] in (FUTURES, TASKS):
@@ -61,7 +70,7 @@ def _rolled(bench: _Bench, step: dict[str, Any]) -> None:
     def told(items: int, tokens: int, seconds: float) -> None:
         send(bench.events, event="generated", lane=step["lane"], items=items, tokens=tokens, seconds=seconds)
 
-    roll_step(bench.engine, bench.store, bench.dictionary, step, told)
+    roll_step(bench.engine, bench.store, bench.dictionary, step, told, ends=bench.ends)
 
 
 class _WindowStep:
@@ -72,13 +81,16 @@ class _WindowStep:
         self.step = step
         rule = step["rule"]
         self.chat = Chat(**rule["chat"]) if rule["chat"] else None
-        self.ends = end_tokens(self.chat, bench.dictionary)
+        self.ends = frozenset(bench.ends)
         self.environment = Environment(**step["environment"]) if step["environment"] else None
         self.recorded = tuple(ScriptedResult(**found) for found in step["recorded"])
         self.grammars: Grammars | None = None
         self.evaluated = 0
 
     def take(self) -> None:
+        if "visits" in self.step:
+            self._visit_all()
+            return
         branches = self.step["roots"] if self.step["lane"] == FUTURES else self.step["tasks"]
         positions = sorted({branch[0] for branch in branches})
         started = time.perf_counter()
@@ -106,6 +118,28 @@ class _WindowStep:
                 answer = self._follow(self._scene(position), best[position], best[position], horizon=horizon)
                 self.bench.store.write_answer(self.step["generation"], name, futures_table([answer]))
                 started = self._tell(started)
+
+    def _visit_all(self) -> None:
+        """An engine without rows: what it would write at a place is known once it has written it.
+
+        What its server cannot be asked there (a history that is no text, or no whole turns) has no future, and the
+        reason is kept.
+        """
+        started = time.perf_counter()
+        engine = self.bench.engine
+        held = self.step["tokens"][: self.step["held"]]
+        for position, reference_top in self.step["visits"]:
+            try:
+                (row,) = engine.hold(held, [position - 1])
+                self.evaluated = position
+                best = self._best(row)
+                if best == reference_top:
+                    self._keep_none(position, KEPT)
+                else:
+                    self._keep_future(self._follow(self._scene(position), best, best))
+            except CannotGive as refused:
+                self._keep_none(position, f"{REFUSED}{refused.line()}")
+            started = self._tell(started)
 
     def _taken_up(self, held: Sequence[int]) -> bool:
         """Whether the engine holds the text without evaluating it again, and what it chose there is known."""

@@ -79,6 +79,7 @@ class Results:
         self._contexts: dict[str, pa.Table] = {}
         self._figures: dict[str, pa.Table] = {}
         self._answers: dict[str, pa.Table] = {}
+        self._unscored: set[str] = set()
 
     def floors_of(self, reference: str) -> Mapping[str, pa.Table]:
         """Comparisons of the floors of that arm so far, by name."""
@@ -169,6 +170,12 @@ class Results:
             if schema.version_of(table.schema) == schema.version_of(schema.CONTEXTS):
                 self._contexts[arm] = table
 
+    def keep_unscored(self, *, arm: str, kind: Kind, against: str) -> None:
+        """Note an arm that is followed and asked and has no rows: what it writes joins by :meth:`add_figures`."""
+        if kind in ("candidate", "follow-up") and against in ("", self.protocol.reference.name):
+            self._figures[arm] = schema.FIGURES.empty_table()
+            self._unscored.add(arm)
+
     def _pairs(self) -> pa.Table:
         if len(self._contexts) > 1:
             return context_pairs(self._contexts, Resampler.of(self.protocol))
@@ -177,10 +184,13 @@ class Results:
     def add_figures(self, arm: str, figures: pa.Table) -> None:
         """Note further figures of an arm that is ranked: what it writes freely joins the orders.
 
-        Rows of another name are left out: a decode of the arm that is held to a grammar is not the arm.
+        Rows of another name are left out: a decode of the arm that is held to a grammar is not the arm. So are roots of
+        an arm without rows: it was asked where other arms had left the reference, and its own flips are others.
         """
         if arm in self._figures:
             own = figures.filter(pc.equal(figures["arm"], arm))
+            if arm in self._unscored:
+                own = own.filter(pc.invert(pc.starts_with(own["spec"].cast(pa.string()), "branches")))
             self._figures[arm] = pa.concat_tables([self._figures[arm], own])
 
     def across(self) -> Across:

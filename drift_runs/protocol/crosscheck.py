@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from drift_runs.protocol.model import LOGIT_ENGINES, SERVERS, Arm, Capture, KVType, Protocol, Settings, Stream, Window
+from drift_runs.protocol.model import (
+    LOGIT_ENGINES,
+    SERVERS,
+    WRITERS,
+    Arm,
+    Capture,
+    KVType,
+    Protocol,
+    Settings,
+    Stream,
+    Window,
+)
 from drift_runs.protocol.problems import Loc, Problems, shown
 
 GEOMETRY_KEYS = ("batch", "micro_batch", "threads", "path_shape", "cache_prompt")
@@ -315,6 +326,13 @@ def _arms_and_floors(problems: Problems, protocol: Protocol) -> None:
         if arm is None:
             problems.unknown((*loc, "arm"), "arm", floor.arm, arms)
             continue
+        if arm.engine in WRITERS:
+            problems.add(
+                (*loc, "arm"),
+                f"{shown(arm.name)} has no rows: engine {shown(arm.engine)} writes and scores nothing",
+                expected="a floor of an arm that is scored",
+            )
+            continue
         if arm.role != "reference" and floor.kind == "pass":
             problems.add(
                 (*loc, "kind"),
@@ -363,8 +381,10 @@ def check_arm(problems: Problems, loc: Loc, arm: Arm, protocol: Protocol) -> Non
             todo="bring rows of other tools in with drift import",
         )
         return
+    if arm.engine in WRITERS:
+        _writer(problems, loc, arm, protocol)
     if arm.engine not in LOGIT_ENGINES:
-        if capture.full_vocabulary == "yes":
+        if capture.full_vocabulary == "yes" and arm.engine not in WRITERS:
             problems.add(
                 (*loc, "engine"),
                 f"{shown(arm.engine)} lists the best entries of a row, and full_vocabulary is 'yes'",
@@ -399,6 +419,25 @@ def check_arm(problems: Problems, loc: Loc, arm: Arm, protocol: Protocol) -> Non
     if arm.engine in LOGIT_ENGINES and (arm.settings.micro_batch or arm.settings.batch):
         settings = _effective(arm.settings, capture)
         _batches(problems, (*loc, "settings", "micro_batch"), settings["micro_batch"], settings["batch"])
+
+
+def _writer(problems: Problems, loc: Loc, arm: Arm, protocol: Protocol) -> None:
+    """An engine without rows can be followed and asked, and nothing else."""
+    said = f"engine {shown(arm.engine)} writes and scores nothing"
+    if arm.role == "reference":
+        problems.add((*loc, "engine"), f"{said}: a reference needs rows", expected="an engine that scores")
+    elif protocol.branches is None and protocol.rollouts is None and not protocol.tasks:
+        problems.add(
+            (*loc, "engine"),
+            f"{said}, and the protocol asks for nothing that is written",
+            expected="[rollouts], [branches] or [[tasks]]",
+        )
+    if arm.role != "reference" and arm.launches > 1:
+        problems.add(
+            (*loc, "launches"), f"{said}: a further launch has nothing to be compared by", expected="no such key"
+        )
+    if arm.settings.path_shape is not None:
+        problems.add((*loc, "settings", "path_shape"), f"{said}: rows in no shape are taken", expected="no such key")
 
 
 _ONLY: dict[str, tuple[str, ...]] = {

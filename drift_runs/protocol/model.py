@@ -58,6 +58,8 @@ LOGIT_ENGINES = ("llama_cpp", "transformers", "mlx")
 """Engines of this process that give the logits of the whole dictionary."""
 SERVERS = ("llama_server", "vllm", "sglang", "tgi", "mlx_lm_server", "generic")
 """Engines behind an address."""
+WRITERS = ("tgi", "mlx_lm_server", "generic")
+"""Of these, the ones that take texts: they write, and give no rows of a text that is given."""
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_0", "q5_1", "q4_0", "q4_1", "iq4_nl"]
 PathShape = Literal["prefill", "decode"]
 

@@ -11,6 +11,7 @@ from drift_runs.importing import figures_without_positions
 from drift_runs.measure.listed import Texts
 from drift_runs.measure.results import Across, ArmResult, Results
 from drift_runs.remeasure.stored import Rows, StoredCampaign
+from drift_runs.schema import FIGURES
 from drift_runs.store import PlannedCapture
 
 
@@ -19,7 +20,7 @@ class Measured(NamedTuple):
 
     entry: PlannedCapture
     result: ArmResult | None
-    """None for an import without positions."""
+    """None without positions: of some imports, and of an arm that only writes."""
     figures: pa.Table
 
 
@@ -35,6 +36,11 @@ class Remeasured:
         """Whole arms in order; ``only``: names of arms that are wanted (floors and launches are measured as needed)."""
         for entry in self.campaign.measured:
             if self.rows.missing(entry):
+                continue
+            if entry.table == "written":
+                self._results.keep_unscored(arm=entry.name, kind=entry.kind, against=entry.against)
+                if not only or entry.name in only:
+                    yield Measured(entry, None, FIGURES.empty_table())
                 continue
             if entry.table != "comparison":
                 table, figures = self._without_positions(entry)

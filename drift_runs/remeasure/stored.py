@@ -14,7 +14,7 @@ from drift_runs import schema
 from drift_runs.errors import NotMeasured, ProtocolError, StoreError
 from drift_runs.protocol.canonical import canonical_json
 from drift_runs.protocol.load import LoadedProtocol, find_protocol, load_protocol
-from drift_runs.protocol.model import Protocol
+from drift_runs.protocol.model import WRITERS, Protocol
 from drift_runs.protocol.problems import did_you_mean, one_of
 from drift_runs.store import Plan, PlannedCapture, PlannedGeneration, Store, plans, read_table
 from drift_runs.tracking.uris import redacted
@@ -126,6 +126,7 @@ def tracked_campaign(uri: str, name: str) -> tuple[StoredCampaign, TrackedRows] 
     except ValidationError:
         raise StoreError("its protocol cannot be read", where=f"run {record.run_id}") from None
     whole = [arm for arm in record.arms if arm.complete]
+    writers = {arm.name for arm in protocol.arms if arm.engine in WRITERS}
     captures = tuple(
         PlannedCapture(
             name=arm.arm,
@@ -135,6 +136,7 @@ def tracked_campaign(uri: str, name: str) -> tuple[StoredCampaign, TrackedRows] 
             windows=(),
             against=arm.reference,
             of=arm.arm.rpartition("#")[0] if arm.role == "launch" else "",
+            table="written" if arm.arm in writers else "comparison",
         )
         for arm in whole
     )

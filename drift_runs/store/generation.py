@@ -12,6 +12,7 @@ killed goes on with the futures, answers and prompts that are missing.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -73,11 +74,22 @@ class GenerationFiles:
         write_json(path, {"reason": reason})
         return path
 
-    def without_future(self, generation: str) -> frozenset[tuple[str, int]]:
-        """Windows and positions of the roots of a lane that have no future."""
-        found = self.generation_folder(generation).glob("*/*.none.json")
-        names = ((path.parent.name, _NO_FUTURE.fullmatch(path.name)) for path in found)
-        return frozenset((window, int(name[1])) for window, name in names if name)
+    def without_future(self, generation: str) -> dict[tuple[str, int], str]:
+        """Windows and positions of the roots of a lane that have no future, and why.
+
+        Raises ``StoreError`` for a damaged file.
+        """
+        reasons = {}
+        for path in self.generation_folder(generation).glob("*/*.none.json"):
+            if name := _NO_FUTURE.fullmatch(path.name):
+                try:
+                    reason = json.loads(path.read_text("utf-8"))["reason"]
+                except (OSError, ValueError, KeyError, TypeError):
+                    reason = None
+                if not isinstance(reason, str):
+                    raise StoreError("no reason can be read", where=str(path), todo="remove the file and run again")
+                reasons[path.parent.name, int(name[1])] = reason
+        return reasons
 
     def write_answer(self, generation: str, task: str, answer: pa.Table) -> Path:
         """Keep the answer to a task, a row of schema ``FUTURES``."""

@@ -13,7 +13,7 @@ from drift_runs.errors import StoreError
 from drift_runs.store.files import write_json
 from drift_runs.store.folder import Store
 
-StoredTable = Literal["comparison", "contexts", "rollouts"]
+StoredTable = Literal["comparison", "contexts", "rollouts", "written"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class PlannedCapture:
     ranked: bool = True
     """False where more differs from the reference than the protocol varies: in no pair and no order."""
     table: StoredTable = "comparison"
-    """What is stored of it: positions, means by context, or continuations."""
+    """What is stored of it: positions, means by context, continuations of an import, or what it wrote and no rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

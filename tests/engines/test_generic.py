@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from drift_runs.engines.base import UNNAMED_END
 from drift_runs.engines.openai_server.generic import Generic, chatml
-from drift_runs.errors import CannotGive, EngineError
+from drift_runs.errors import CannotGive, EngineError, ServerError
 from drift_runs.machine import Place
 from tests.engines.canned_server import Canned, answering, tokenizer_folder
 from tests.engines.conftest import settings
@@ -114,7 +115,7 @@ def test_completions(open_it: Callable[..., tuple[Generic, Canned]]) -> None:
 def test_chat_where_there_are_no_completions(open_it: Callable[..., tuple[Generic, Canned]]) -> None:
     engine, server = open_it(chat=CHAT)
     written = engine.write(TURNS, 8, top_k=2)
-    assert [got.token for got in written] == [4, 7, 8], "pieces of a character are known by their bytes"
+    assert [got.token for got in written] == [4, 7, 8, UNNAMED_END], "pieces of a character are known by their bytes"
     body = server.bodies("/v1/chat/completions")[-1]
     assert body["messages"] == [{"role": "user", "content": "The cat"}]
     assert (body["logprobs"], body["top_logprobs"]) == (True, 2)
@@ -127,7 +128,7 @@ def test_chat_with_the_newer_name_for_the_count(open_it: Callable[..., tuple[Gen
         return (400, {"error": {"message": said}}) if "max_tokens" in body else CHAT
 
     engine, server = open_it(chat=only_the_newer)
-    assert len(engine.write(TURNS, 8, top_k=2)) == 3
+    assert len(engine.write(TURNS, 8, top_k=2)) == 4
     assert server.bodies("/v1/chat/completions")[-1]["max_completion_tokens"] == 8
 
 
@@ -184,12 +185,6 @@ def test_it_scores_nothing(open_it: Callable[..., tuple[Generic, Canned]]) -> No
         (lambda c: c["logprobs"].pop("tokens"), "no log-probabilities in one of the documented shapes"),
         (lambda c: c.update(finish_reason="content_filter"), "stopped after 2 tokens by 'content_filter'"),
         (lambda c: c["logprobs"]["top_logprobs"][0].update({" sat": 0.5}), "a probability above 1"),
-        (
-            lambda c: (
-                c["logprobs"].update(tokens=[], token_logprobs=[], top_logprobs=[]) or c.update(finish_reason="stop")
-            ),
-            "ended at once",
-        ),
     ],
 )
 def test_an_answer_that_is_another(open_it: Callable[..., tuple[Generic, Canned]], change: Any, message: str) -> None:
@@ -201,6 +196,18 @@ def test_an_answer_that_is_another(open_it: Callable[..., tuple[Generic, Canned]
     change(answer["choices"][0])
     server.pages["/v1/completions"] = answer
     with pytest.raises(EngineError, match=message):
+        engine.write(HISTORY, 2, top_k=3)
+
+
+def test_an_end_that_is_not_named(open_it: Callable[..., tuple[Generic, Canned]]) -> None:
+    engine, server = open_it(completions=LEGACY)
+    answer = copy.deepcopy(LEGACY)
+    answer["choices"][0]["logprobs"].update(tokens=[], token_logprobs=[], top_logprobs=[])
+    answer["choices"][0]["finish_reason"] = "stop"
+    server.pages["/v1/completions"] = answer
+    assert [got.token for got in engine.write(HISTORY, 2, top_k=3)] == [UNNAMED_END]
+    answer["choices"][0]["finish_reason"] = "length"
+    with pytest.raises(ServerError, match="stopped after 0 tokens by 'length'"):
         engine.write(HISTORY, 2, top_k=3)
 
 

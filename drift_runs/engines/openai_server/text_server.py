@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from drift_runs.engines.base import Capabilities, EngineSettings, ListedBlock, Written
+from drift_runs.engines.base import ENDED, Capabilities, EngineSettings, ListedBlock, Written
 from drift_runs.engines.hf_dictionary import token_bytes_of
 from drift_runs.engines.openai_server.listing import Listing, Row
 from drift_runs.engines.openai_server.server import ListedServer
@@ -65,6 +65,8 @@ class TextServer(ListedServer):
     # Either may stand in the protocol: nothing is scored, and what is written is decoded.
     path_shapes = ("prefill", "decode")
     largest_top_k: ClassVar[int]
+    names_end: ClassVar[bool] = False
+    """Whether an end token that was written is always among what is listed."""
 
     def __init__(self, place: Place, settings: EngineSettings, *, dictionary_size: int) -> None:
         if place.tokenizer is None:
@@ -107,7 +109,8 @@ class TextServer(ListedServer):
         )
 
     def write(self, tokens: Sequence[int], count: int, *, top_k: int) -> list[Written]:
-        """``CannotGive`` too where the server ends at once and does not list the end token that it chose."""
+        """Behind fewer tokens than asked stands ``ENDED``, unless the dialect ``names_end``: whether the last of them is
+        the end token, nothing says."""
         if top_k > (self.capabilities.largest_top_k or top_k):
             raise CannotGive(
                 f"the best {top_k} entries of a row",
@@ -119,12 +122,6 @@ class TextServer(ListedServer):
         self.fits(len(tokens) + count)
         self.check_model()
         rows = self._written(text, tokens, count, top_k)
-        if not rows:
-            raise CannotGive(
-                "the server ended at once, and its answer does not name the end token",
-                where=f"{self.where}, behind {len(tokens):,} tokens",
-                todo="take shorter rollouts, or a server that lists end tokens",
-            )
         # A list may be short: two tokens with one text are one entry of it.
         listing = Listing(
             top_k=top_k,
@@ -133,16 +130,19 @@ class TextServer(ListedServer):
             own_promised=False,
             short_allowed=True,
         )
-        return greedy(rows, listing, most=count)
+        written = greedy(rows, listing, most=count) if rows else []
+        if len(written) == count or (written and self.names_end):
+            return written
+        return [*written, ENDED]
 
     @abstractmethod
     def _written(self, text: str, tokens: Sequence[int], count: int, top_k: int) -> list[Row]:
-        """Rows of 1 to ``count`` tokens behind ``text``, which is of ``tokens``; none where nothing was listed."""
+        """Rows of up to ``count`` tokens behind ``text``, which is of ``tokens``; fewer only where it ended."""
 
     def check_read(self, read: object, tokens: Sequence[int]) -> None:
-        """``ServerError`` where the server says that it read another number of tokens, or does not say."""
+        """``CannotGive`` where the server says that it read another number of tokens, or does not say."""
         if read != len(tokens):
-            raise ServerError(
+            raise CannotGive(
                 f"the server read {read if isinstance(read, int) else 'it does not say how many'} tokens",
                 where=f"{self.where}, a text of {len(tokens):,} tokens",
                 expected=f"{len(tokens):,}",

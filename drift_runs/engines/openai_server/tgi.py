@@ -25,6 +25,7 @@ class TGI(TextServer):
 
     dialect = "tgi"
     largest_top_k = SERVED_TOP_N
+    names_end = True
     way_round = "score with an engine that lists the best entries of each prompt token (vllm, sglang, transformers)"
 
     @property

@@ -54,6 +54,8 @@ class ProbeTask:
     """A protocol as far as one engine is concerned, and what is declared of that engine."""
 
     windows: tuple[ProbeWindow, ...]
+    prompts: tuple[tuple[int, ...], ...] = ()
+    """Ids of the prompts of rollouts: up to where an assistant's turn begins."""
     top_k: int
     path_shape: str
     full_vocabulary: bool
@@ -82,8 +84,15 @@ class ProbeTask:
             ProbeWindow(**{**window, "tokens": tuple(window["tokens"]), "positions": tuple(window["positions"])})
             for window in content["windows"]
         )
-        server = tuple((name, value) for name, value in content["server"])
-        return cls(**{**content, "windows": windows, "needs": Needs(**content["needs"]), "server": server})
+        return cls(
+            **content
+            | {
+                "windows": windows,
+                "prompts": tuple(map(tuple, content["prompts"])),
+                "needs": Needs(**content["needs"]),
+                "server": tuple((name, value) for name, value in content["server"]),
+            }
+        )
 
     @property
     def longest_tokens(self) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from drift_runs.engines.base import Engine, ListedBlock, ListedEngine, Written
+from drift_runs.engines.base import UNNAMED_END, Engine, ListedBlock, ListedEngine, Written
 from drift_runs.engines.probe.answers import ProbeTask, ProbeWindow
 from drift_runs.engines.probe.logits import ListedLogits
 from drift_runs.engines.probe.wire import on_the_wire
@@ -153,7 +153,9 @@ class Asking:
         return self._kept[name]
 
     def write(self, tokens: Sequence[int], count: int) -> list[Written] | Refusal:
-        return self.ask(lambda: self.engine.write(tokens, count, top_k=min(5, self.task.dictionary_size)))
+        """The tokens that it names: of an end that it does not there is nothing to look at."""
+        found = self.ask(lambda: self.engine.write(tokens, count, top_k=min(5, self.task.dictionary_size)))
+        return found if isinstance(found, Refusal) else [one for one in found if one.token != UNNAMED_END]
 
     def said(self) -> Mapping[str, str] | Refusal:
         """What the engine said of itself first."""

@@ -41,7 +41,10 @@ def _written(asking: Asking) -> tuple[tuple[int, ...], list[Written], str]:
             (window, window.tokens[: min(at_most, len(window.tokens) // 2 or 1)]) for window in asking.task.windows
         ]
     best: tuple[tuple[int, ...], list[Written]] = ((), [])
-    for _, history in found[:2]:
+    known = [tokens for _, tokens in found]
+    if not asking.task.needs.scoring:
+        known = _whole(asking)
+    for history in known[:2]:
         written = asking.write(history, TOKENS)
         if isinstance(written, Refusal):
             why = str(written)
@@ -52,6 +55,16 @@ def _written(asking: Asking) -> tuple[tuple[int, ...], list[Written], str]:
         if len(written) > 1:
             break
     return (*best, why)
+
+
+def _whole(asking: Asking) -> list[tuple[int, ...]]:
+    """Prompts, or what stands before the scored part, the shortest first and none of them cut: a server that takes
+    texts may take whole turns alone."""
+    room = room_tokens(asking) - TOKENS - 1
+    tokens = [prompt for prompt in asking.task.prompts if len(prompt) <= room]
+    if not tokens:
+        tokens = [history for _, history in histories(asking.task, at_most=room) if len(history) < room]
+    return sorted(tokens, key=len)
 
 
 def _writes(asking: Asking, history: tuple[int, ...], written: list[Written], why: str) -> Answer:

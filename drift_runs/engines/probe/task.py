@@ -5,7 +5,7 @@ from __future__ import annotations
 from drift_runs.engines.base import EngineSettings
 from drift_runs.engines.probe.answers import Needs, ProbeTask, ProbeWindow
 from drift_runs.protocol.load import LoadedProtocol
-from drift_runs.protocol.model import Arm, Protocol
+from drift_runs.protocol.model import WRITERS, Arm, Protocol
 
 
 def probe_task(
@@ -33,6 +33,7 @@ def probe_task(
             for window in protocol.windows
             if window.name in loaded.streams
         ),
+        prompts=() if loaded.prompt_ids is None else tuple(loaded.prompt_ids.ids.values()),
         top_k=protocol.capture.top_k,
         path_shape=settings.path_shape,
         full_vocabulary=protocol.capture.full_vocabulary == "yes",
@@ -55,13 +56,17 @@ def _needs(protocol: Protocol, arm: Arm) -> Needs:
     floors = [floor for floor in protocol.floors if floor.arm == arm.name]
     generation = bool(protocol.branches or protocol.rollouts or protocol.sampled or protocol.tasks)
     compared = not reference or bool(floors)
+    if arm.engine in WRITERS:
+        return Needs(scoring=False, generation=generation, text=_answers_calls(protocol))
     return Needs(
         wanted=compared and protocol.capture.full_vocabulary == "no" and protocol.capture.divergence == "kl.topk-tail",
         generation=generation,
-        text=generation
-        and bool(protocol.environments)
-        and protocol.branches is not None
-        and protocol.branches.turns > 1,
+        text=_answers_calls(protocol),
         repeats=any(floor.rows == "identical" and floor.kind in ("pass", "launch") for floor in floors),
         sense=generation and reference,
     )
+
+
+def _answers_calls(protocol: Protocol) -> bool:
+    """Whether what an environment answers has to become ids."""
+    return protocol.branches is not None and protocol.branches.turns > 1 and bool(protocol.environments)
