@@ -55,13 +55,16 @@ class Page:
     row: DeltaGenerator
     """The row of controls that begins with the outlier switch."""
 
-    def arms(self, role: str, *, filtered: bool = True) -> list[ArmRecord]:
-        """Complete arms of a role that pass the facet filters. Floors and launches always pass: they belong to the
-        figures."""
+    def arms(self, role: str, *, filtered: bool = True, scored: bool = False) -> list[ArmRecord]:
+        """Complete arms of a role that pass the facet filters, ``scored``: of these the ones that have rows. Floors and
+        launches always pass: they belong to the figures."""
         return [
             arm
             for arm in self.campaign.arms
-            if arm.role == role and arm.complete and (not filtered or role in BESIDE_ROLES or self.passes(arm))
+            if arm.role == role
+            and arm.complete
+            and (not filtered or role in BESIDE_ROLES or self.passes(arm))
+            and (not scored or arm.scored)
         ]
 
     def ranking(self) -> Ranking:

@@ -14,7 +14,6 @@ from drift_runs.tracking import artifacts, reader
 from drift_runs.tracking.mlflow_store import artifact
 from drift_runs.weights.hf_folder import write_hf_folder
 from tests.campaigns import SOUND, Campaign, new_campaign
-from tests.conftest import DELETE
 from tests.engines.llama_server_process import RunningServer, llama_server
 from tests.test_campaign_generation import CHAT, write_prompts
 
@@ -47,7 +46,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory, tiny_arms: Path) -> Path
     return folder
 
 
-def prepared(folder: Path, arms: Path, database: Path, url: str, tokenizer: Path, changes: dict | None = None) -> Campaign:
+def prepared(
+    folder: Path, arms: Path, database: Path, url: str, tokenizer: Path, changes: dict | None = None
+) -> Campaign:
     (folder / "protocol").mkdir(parents=True)
     write_prompts(folder / "protocol")
     campaign = new_campaign(folder, arms, database, {**PROTOCOL, **(changes or {})})
@@ -76,12 +77,115 @@ def ran(
     return campaign
 
 
-def test_it(ran: Campaign) -> None:
-    for outcome in (*ran.result.failed, *ran.result.failed_generation):
-        print(outcome.execution.name, outcome.error.line())
+def run_of(campaign: Campaign, arm: str) -> str:
+    (record,) = campaign.records()
+    return next(found.run_id for found in record.arms if found.arm == arm)
+
+
+def report_of(campaign: Campaign, arm: str):
+    return next(found for found in campaign.result.generation if found.execution.name == arm)
+
+
+def test_it_is_followed_from_where_the_other_arm_left_the_reference(ran: Campaign) -> None:
+    """The server holds the other arm's weights: it must write that arm's tokens, whatever way they come."""
     assert ran.result.failed == () and ran.result.failed_generation == ()
-    report = next(found for found in ran.result.generation if found.execution.name == "writer")
-    print(report.explored.visited.to_pylist())
-    print(report.outcomes.to_pylist())
-    print(report.tables["rollouts.parquet"].to_pylist() if "rollouts.parquet" in report.tables else report.tables.keys())
-    assert 0
+    other, writer = (report_of(ran, name) for name in ("q4_0", "writer"))
+    assert writer.explored.existing is None and set(writer.explored.visited["why"].to_pylist()) == {"left"}
+
+    def futures(report) -> dict:
+        return {
+            (row["window"], row["position"]): (row["outcome"], row["reference_text"], row["candidate_text"])
+            for row in report.outcomes.to_pylist()
+            if row["pair"] == "branch"
+        }
+
+    assert len(futures(writer)) == writer.outcomes.num_rows == PROTOCOL["branches"]["cap"]
+    assert futures(writer) == futures(other)
+    tops = [
+        dict(zip(t["position"].to_pylist(), t["candidate_top"].to_pylist(), strict=True))
+        for t in (writer.explored.roots, other.explored.roots)
+    ]
+    assert tops[0] == tops[1]
+    assert set(writer.explored.roots["why"].to_pylist()) == {"visited"}
+
+
+def test_its_rollouts_end_with_the_end_token(ran: Campaign) -> None:
+    (record,) = ran.records()
+    reference, other, writer = (
+        reader.load_rollouts(ran.uri, run) for run in (record.run_id, run_of(ran, "q4_0"), run_of(ran, "writer"))
+    )
+
+    def cut(table) -> dict[str, list[int]]:
+        rows = zip(table["prompt"].to_pylist(), table["token_ids"].to_pylist(), strict=True)
+        return {prompt: ids[: ids.index(1) + 1] if 1 in ids else ids for prompt, ids in rows}
+
+    written = dict(zip(writer["prompt"].to_pylist(), writer["token_ids"].to_pylist(), strict=True))
+    assert written == cut(other)
+    assert any(len(ids) < 8 for ids in written.values()), "nothing ended early: the test shows nothing"
+    theirs = cut(reference)
+    equal = sum(theirs[prompt] == ids for prompt, ids in written.items())
+    figures = {
+        (row["spec"], row["statistic"]): row
+        for row in report_of(ran, "writer").figures.to_pylist()
+        if (row["scope_kind"], row["outliers"]) == ("all", "with")
+    }
+    exact = figures["rollout.exact", "count"]
+    assert (exact["value"], exact["n"]) == (equal, 3)
+    assert exact["reason"].endswith("each side up to its first end token")
+    assert figures["task.passed", "rate"]["n"] == 1
+
+
+def test_what_has_no_rows_has_no_figures_of_rows(ran: Campaign) -> None:
+    (record,) = ran.records()
+    arm = next(found for found in record.arms if found.arm == "writer")
+    assert arm.complete and arm.engine.startswith("generic (")
+    assert reader.load_figures(ran.uri, arm.run_id).num_rows == 0
+    orders = ran.result.agreement.to_pylist()
+    ranked = {row["arms"] for row in orders if "branches/invalid" in (row["left"], row["right"])}
+    assert ranked <= {0, 1}, "its roots are no sample of its flips"
+    with artifact(ran.uri, arm.run_id, artifacts.PROBE_FILE) as path:
+        found = {answer["question"]: answer for answer in json.loads(path.read_text("utf-8"))["answers"]}
+    assert found["writes"]["answer"] == "yes" and found["writes"]["needed"]
+    assert found["rows"]["answer"] == "no" and not found["rows"]["needed"]
+
+
+def test_it_goes_on_where_it_stopped(ran: Campaign) -> None:
+    folder = ran.store.root / "generation" / _lane(ran, "futures")
+    lost = sorted(folder.glob("*/*.parquet"))[0]
+    kept = lost.read_bytes()
+    lost.unlink()
+    again = ran.run()
+    assert again.failed_generation == () and ran.reporter.items_left == 1
+    assert lost.read_bytes() == kept
+    assert ran.run().already_complete and ran.reporter.items_left == 0
+
+
+def _lane(campaign: Campaign, kind: str) -> str:
+    for path in (campaign.store.root / "generation").glob("*/generation.json"):
+        identity = json.loads(path.read_text("utf-8"))
+        if identity["lane"] == kind and identity["engine"]["engine"] == "generic":
+            return path.parent.name
+    raise AssertionError(kind)
+
+
+def test_it_is_measured_again_and_shown(ran: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ["--store", str(ran.store.root)]
+    assert main(["measure", str(ran.protocol), *store, "--tracking-uri", ran.uri]) == 0
+    out = capsys.readouterr().out
+    assert "writer        no rows" in out and "6 at 6 asked" in out
+    assert "wrote another token than the reference at 6 of 6 places" in out
+
+
+def test_without_other_arms_it_is_asked_where_the_reference_is_uncertain(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer, tokenizer: Path
+) -> None:
+    floor = {"name": "again", "arm": "f16", "kind": "launch"}
+    changes = {"arms": [F16, WRITER], "floors": [floor], "tasks": [], "bands.uncertain_below": 0.3}
+    campaign = prepared(tmp_path / "alone", tiny_arms, empty_database, server.url, tokenizer, changes)
+    campaign.result = campaign.run()
+    assert campaign.result.failed == () and campaign.result.failed_generation == ()
+    visited = report_of(campaign, "writer").explored.visited
+    assert visited.num_rows and max(visited["reference_p1"].to_pylist()) < 0.3
+    ranges = Counter(visited["range"].to_pylist())
+    assert max(ranges.values()) <= PROTOCOL["branches"]["per_range"]
+    assert set(visited["why"].to_pylist()) <= {"left", "kept"}

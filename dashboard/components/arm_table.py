@@ -99,6 +99,9 @@ def _name(page: Page, arm: ArmRecord, facets: list[str], *, span: int) -> Html:
         marks.append(chip("follow-up", "plain", "Outside the frozen protocol: not ranked with its candidates."))
     if page.campaign.draft and not page.campaign.imported:
         marks.append(chip("draft", "warn", "The protocol was not frozen."))
+    if not arm.scored:
+        words = "Its engine takes texts and gives no rows: it is rolled out, asked and followed, and nothing else."
+        marks.append(chip("writes only", "plain", words))
     if arm.reference:
         marks.append(chip(f"against {arm.reference}", "plain", "Its reference is another arm than the campaign's."))
     if "with" in page.sets and any(page.includes_outliers(arm.arm, column) for column in page.columns.overview):

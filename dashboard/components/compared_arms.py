@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import streamlit as st
+
 from dashboard.components.arm_order import ordered
 from dashboard.components.markup import Html, tag
 from dashboard.frame import chip
@@ -24,9 +26,22 @@ class Compared(NamedTuple):
     """What the chart does not hold and why, or why it must not rank; empty where there is nothing to say."""
 
 
+def scored_arms(page: Page) -> list[ArmRecord]:
+    """Candidates, then follow-ups, that have rows."""
+    return [arm for role in ("candidate", "follow-up") for arm in ordered(page, page.arms(role, scored=True))]
+
+
+def without_rows(page: Page) -> None:
+    """Say which arms cannot be on a page of positions."""
+    arms = [arm for role in ("candidate", "follow-up") for arm in page.arms(role) if not arm.scored]
+    if arms:
+        names = ", ".join(arm.arm for arm in arms)
+        st.html(tag("p", f"Not on this page, because an engine that takes texts gives no rows: {names}.", cls="dr-key"))
+
+
 def compared_arms(page: Page, what: str = "chart") -> Compared:
-    """The page's arms; where nothing may be ranked all are drawn, and it is said."""
-    arms = [*ordered(page, page.arms("candidate")), *ordered(page, page.arms("follow-up"))]
+    """The page's arms that have rows; where nothing may be ranked all are drawn, and it is said."""
+    arms = scored_arms(page)
     ranked = page.ranking().ranked
     drawn = [arm for arm in arms if arm.arm in ranked]
     left = [arm.arm for arm in arms if arm.arm not in ranked]

@@ -10,7 +10,8 @@ from dashboard import data
 from dashboard.components.answer_charts import agreement_html, answer_charts
 from dashboard.components.answer_rows import lost_rows, lost_table
 from dashboard.components.answer_table import AnswerTable
-from dashboard.components.arm_order import order_controls, ordered
+from dashboard.components.arm_order import order_controls
+from dashboard.components.compared_arms import scored_arms, without_rows
 from dashboard.components.export import csv_button
 from dashboard.components.listed_rows import listed_table
 from dashboard.components.markup import tag
@@ -28,10 +29,11 @@ def show() -> None:
     page = open_page("Answers")
     positions_control(page)
     order_controls(page)
-    arms = [*ordered(page, page.arms("candidate")), *ordered(page, page.arms("follow-up"))]
+    arms = scored_arms(page)
+    without_rows(page)
     answers = AnswerTable(page, [*arms, *page.arms("floor")])
     _figures(page, answers, arms)
-    names = [arm.arm for role in SHOWN_ROLES for arm in page.arms(role)]
+    names = [arm.arm for role in SHOWN_ROLES for arm in page.arms(role, scored=True)]
     if not names:
         st.html(tag("p", "No arm passes the filters.", cls="dr-say"))
         return

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dashboard import data
-from dashboard.components.arm_order import ordered
 from dashboard.components.arm_table import figure_fields
 from dashboard.components.cells import figure_cell, header_cell, table
-from dashboard.components.compared_arms import arm_cell
+from dashboard.components.compared_arms import arm_cell, scored_arms, without_rows
 from dashboard.components.export import csv_button
 from dashboard.components.markup import Html, tag
 from dashboard.components.with_without import pair_rows, pair_words, pairs_of, pairs_table
@@ -34,7 +33,8 @@ def show() -> None:
     _proposed(page)
     if not page.campaign.outliers:
         return
-    arms = [*ordered(page, page.arms("candidate")), *ordered(page, page.arms("follow-up")), *page.arms("floor")]
+    arms = [*scored_arms(page), *page.arms("floor")]
+    without_rows(page)
     _on_their_own(page, arms)
     _aggregates(page, arms)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import streamlit as st
 
-from dashboard.components.arm_order import ordered
 from dashboard.components.arm_table import figure_fields
 from dashboard.components.cells import figure_cell, header_cell, named_share, table
+from dashboard.components.compared_arms import scored_arms, without_rows
 from dashboard.components.export import csv_button, shown_chart
 from dashboard.components.markup import Html, tag
 from dashboard.components.metric import metric_control, metric_label
@@ -40,7 +40,8 @@ _CELL_SCHEMA = pa.schema(
 def show() -> None:
     page = open_page("Ranges")
     metric_control(page)
-    arms = ordered(page, page.arms("candidate")) + ordered(page, page.arms("follow-up"))
+    arms = scored_arms(page)
+    without_rows(page)
     if not arms:
         st.html(tag("p", "No arm passes the filters.", cls="dr-say"))
         return

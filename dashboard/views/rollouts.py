@@ -95,9 +95,10 @@ def _rollouts(page: Page, found: Generated, arms: list[ArmRecord]) -> None:
 
 def _rollout_caption(page: Page) -> str:
     words = "n counts prompts, and a prompt is a cluster of the intervals. Early stops and loops: of the arm, and of "
-    words += (
-        "the reference beneath; an end token is an ordinary token here, so that every rollout is as long. A share of "
-    )
+    words += "the reference beneath; an end token is an ordinary token here, so that every rollout is as long"
+    if cut := [arm.arm for role in ("candidate", "follow-up") for arm in page.arms(role) if not arm.scored]:
+        words += f", but not of {', '.join(cut)}: its server writes nothing behind one, and both sides are cut there"
+    words += ". A share of "
     words += "all or none has resamples that are all alike: its interval says nothing."
     if page.campaign.outliers:
         words += " Prompts lie in no window: the outlier switch changes nothing here."

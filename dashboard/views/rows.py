@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import data, state
+from dashboard.components.compared_arms import without_rows
 from dashboard.components.export import csv_button
 from dashboard.components.listed_rows import listed_table
 from dashboard.components.markup import tag
@@ -23,7 +24,8 @@ SHOWN_ROWS = 200  # more are in the CSV: a page of thousands of texts is not rea
 
 def show() -> None:
     page = open_page("Rows")
-    names = [arm.arm for role in SHOWN_ROLES for arm in page.arms(role)]
+    names = [arm.arm for role in SHOWN_ROLES for arm in page.arms(role, scored=True)]
+    without_rows(page)
     if not names:
         st.html(tag("p", "No arm passes the filters.", cls="dr-say"))
         return

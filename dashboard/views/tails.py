@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.components.arm_table import figure_fields
 from dashboard.components.bucket_table import by_bucket
 from dashboard.components.cells import figure_cell, header_cell, table
-from dashboard.components.compared_arms import Compared, arm_cell, compared_arms
+from dashboard.components.compared_arms import Compared, arm_cell, compared_arms, without_rows
 from dashboard.components.export import csv_button, shown_chart
 from dashboard.components.markup import tag
 from dashboard.components.metric import metric_control
@@ -52,6 +52,7 @@ def show() -> None:
     positions_control(page)
     metric_control(page)
     arms = compared_arms(page)
+    without_rows(page)
     if not arms.listed:
         st.html(tag("p", "No arm passes the filters.", cls="dr-say"))
         return

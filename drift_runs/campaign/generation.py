@@ -112,6 +112,11 @@ class Generation:
 
     def _launch(self, execution: Execution, steps: list[dict]) -> None:
         self.reporter.opening(execution)
+        taken = {step["generation"] for step in steps}
+        for each in self.plan.executions:
+            for lane in self.plan.lanes(each):
+                if lane.id in taken:
+                    self.store.write_identity(self.store.generation_folder(lane.id), "generation.json", lane.identity)
         with contextlib.closing(run_lanes(self.store, self.loaded, execution, steps)) as events:
             for event in events:
                 match event:

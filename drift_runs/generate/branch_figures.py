@@ -81,7 +81,7 @@ def branch_figures(
         places = RootRows.of(visited, protocol) if visited is not None and name == arm else None
         for choice in choices(protocol):
             for scope in _scopes(protocol):
-                figures += _figures(of_arm, there, null, resampler, name, choice, scope)
+                figures += _figures(of_arm, there, places, null, resampler, name, choice, scope)
                 if places is not None:
                     figures += _visits(places, name, choice, scope)
     return figures_table(figures)
@@ -96,6 +96,7 @@ def _scopes(protocol: Protocol) -> Iterator[tuple[str, str]]:
 def _figures(
     roots: RootRows,
     existing: RootRows | None,
+    visited: RootRows | None,
     floors: Mapping[str, RootRows],
     resampler: Resampler,
     arm: str,
@@ -104,6 +105,9 @@ def _figures(
 ) -> Iterator[Figure]:
     """Every figure of one scope; none for a panel or kind without a root."""
     there = existing.inside(choice, scope) if existing is not None else None
+    asked = ""
+    if visited is not None:
+        asked = f"of {plural(len(visited.inside(choice, scope)), 'place')} where it was asked"
     for pair, spec in SPECS.items():
         chosen = roots.inside(choice, scope, pair)
         first = pair == PAIRS[0]
@@ -112,7 +116,7 @@ def _figures(
         common = {"arm": arm, "scope_kind": scope[0], "scope": scope[1], "outliers": choice}
         inside = roots.clusters.take(chosen)
         common |= {"clusters": len(inside.labels)}
-        yield from _counts(roots, chosen, existing if first else None, there, spec, common)
+        yield from _counts(roots, chosen, existing if first else None, there, spec, common, asked if first else "")
         beside = _harshest(floors, choice, scope) if first else ("", None)
         yield from _shares(roots, chosen, inside, resampler, spec, common, beside)
         if len(chosen):
@@ -127,10 +131,11 @@ def _counts(
     there: NDArray[np.intp] | None,
     spec: str,
     common: Mapping[str, Any],
+    asked: str,
 ) -> Iterator[Figure]:
     explored = len(chosen)
     strong = int((roots.columns["why"][chosen] == STRONG).sum())
-    of = of_strong = ""
+    of, of_strong = asked, ""
     counts = []
     if existing is not None and there is not None:
         strong_there = int((existing.columns["why"][there] == STRONG).sum())

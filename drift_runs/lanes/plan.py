@@ -193,6 +193,19 @@ class LanePlan:
         tops = dict(zip(places, known[side].to_pylist(), strict=True))
         return lambda window, position: tops.get((window, position))
 
+    def lanes(self, execution: Execution) -> tuple[Lane, ...]:
+        """Every lane that an execution has."""
+        loaded = self.loaded
+        found = [lane for _, lane in self.constrained(execution)]
+        if loaded.protocol.branches is not None:
+            found.append(self.futures(execution))
+        if self.prompts(execution):
+            found.append(rollouts_lane(loaded, execution))
+        found += [sampled_lane(loaded, execution, temperature) for temperature in self.temperatures]
+        if self.tasks:
+            found.append(tasks_lane(loaded, execution))
+        return tuple(found)
+
     def steps(self, store: Store, execution: Execution) -> list[dict[str, Any]]:
         """What is left of every lane of an execution."""
         loaded, steps = self.loaded, []

@@ -128,7 +128,8 @@ def _explored(content: Content, name: str, outliers: str, explored: Figure | Non
         name, Column(key="", header="", spec=BRANCHES, statistic="existing", unit="count"), outliers
     )
     if existing is None or existing.value is None:
-        return Cell(text=f"{explored.value:,.0f}", number=True, figure="explored")
+        # Of an arm without rows its reason says at how many places it was asked.
+        return Cell(text=f"{explored.value:,.0f} {explored.reason}".rstrip(), number=True, figure="explored")
     return Cell(text=f"{explored.value:,.0f} of {existing.value:,.0f} flips", number=True, figure="explored")
 
 

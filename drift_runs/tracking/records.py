@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from drift_runs.protocol.model import WRITERS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmRecord:
@@ -38,6 +40,11 @@ class ArmRecord:
     """Which launch of its arm this is."""
     key: Mapping[str, str] = field(default_factory=dict)
     """Fields of the comparability key."""
+
+    @property
+    def scored(self) -> bool:
+        """Whether it has rows: an engine that takes texts writes, and gives none."""
+        return not self.engine.startswith(tuple(f"{name} (" for name in WRITERS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,8 +109,8 @@ class TextServer(ListedServer):
         )
 
     def write(self, tokens: Sequence[int], count: int, *, top_k: int) -> list[Written]:
-        """Behind fewer tokens than asked stands ``ENDED``, unless the dialect ``names_end``: whether the last of them is
-        the end token, nothing says."""
+        """Behind fewer tokens than asked stands ``ENDED``, unless the dialect ``names_end``: nothing says then whether
+        the last of them is the end token."""
         if top_k > (self.capabilities.largest_top_k or top_k):
             raise CannotGive(
                 f"the best {top_k} entries of a row",
