@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from drift_runs.cli.generated import lines as written_lines
 from drift_runs.cli.main import main
+from drift_runs.protocol.load import load_protocol
 from drift_runs.tracking import artifacts, reader
 from drift_runs.tracking.mlflow_store import artifact
 from drift_runs.weights.hf_folder import write_hf_folder
 from tests.campaigns import SOUND, Campaign, new_campaign
+from tests.engines.canned_server import answering
 from tests.engines.llama_server_process import RunningServer, llama_server
 from tests.test_campaign_generation import CHAT, write_prompts
 
@@ -189,3 +195,37 @@ def test_without_other_arms_it_is_asked_where_the_reference_is_uncertain(
     ranges = Counter(visited["range"].to_pylist())
     assert max(ranges.values()) <= PROTOCOL["branches"]["per_range"]
     assert set(visited["why"].to_pylist()) <= {"left", "kept"}
+
+
+def test_a_place_that_its_server_cannot_be_asked_at_is_counted(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer, tokenizer: Path
+) -> None:
+    """A server that reads a token more than it is sent behind longer texts, as one does that cuts a text otherwise."""
+
+    def forwarded(path: str, body: Any) -> Any:
+        content = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{server.url}{path}", content, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())
+
+    def completions(body: Any) -> Any:
+        answer = forwarded("/v1/completions", body)
+        answer["usage"]["prompt_tokens"] += len(body["prompt"]) > 20
+        return answer
+
+    pages = {"/v1/completions": completions, "/v1/models": partial(forwarded, "/v1/models")}
+    with answering(pages) as between:
+        campaign = prepared(tmp_path / "refused", tiny_arms, empty_database, between.url, tokenizer)
+        campaign.result = campaign.run()
+        assert campaign.result.failed == () and campaign.result.failed_generation == ()
+        report = report_of(campaign, "writer")
+        visited = report.explored.visited.to_pylist()
+        refused = [row["position"] for row in visited if row["why"] == "refused"]
+        assert refused and len(refused) < len(visited) == PROTOCOL["branches"]["cap"]
+        assert min(refused) > max(row["position"] for row in visited if row["why"] == "left")
+        protocol = load_protocol(campaign.protocol).protocol
+        lines = written_lines([report], protocol, (), campaign.result.task_order)
+        assert any(f"could not be asked at {len(refused)}" in line for line in lines)
+        asked = len(between.asked)
+        assert campaign.run().already_complete and campaign.reporter.items_left == 0
+        assert len(between.asked) - asked < 3, "nothing is asked twice"

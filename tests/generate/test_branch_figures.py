@@ -15,7 +15,7 @@ from drift_runs.generate.outcomes import OUTCOMES as NAMES
 from drift_runs.generate.root_rows import SHARES
 from drift_runs.generate.roots import every_root, existing
 from drift_runs.measure.resampler import Resampler
-from drift_runs.schema import FIGURES, OUTCOMES
+from drift_runs.schema import FIGURES, OUTCOMES, ROOTS
 from drift_runs.tracking.names import name_of
 
 WINDOWS = ("w1", "w2", "w3")
@@ -250,3 +250,29 @@ class TestPropagated:
         assert values(found, "count", "roots", spec="branches.propagated") == [3, 2]
         one = found[("q", "all", "all", "with", "branches.propagated", "count")]
         assert (one["n"], one["excluded"]) == (3, 3)
+
+
+def test_an_arm_whose_flips_nobody_sees(protocol):
+    """Counted are the places where it was asked, with and without the outlier window, and no flip is said to exist."""
+    given = {"document": "d0", "panel": "A", "range": "", "reference_top": 1, "candidate_top": 1, "reference_p1": 0.5}
+    places = [("w1", "left"), ("w1", "left"), ("w1", "left"), ("w2", "left"), ("w1", "kept"), ("w3", "refused")]
+    visited = pa.Table.from_pylist(
+        [
+            given
+            | {"arm": "q", "order": at, "window": window, "position": at + 1, "outlier": window == "w2", "why": why}
+            | {"kind": "json" if window == "w2" else "tool-call"}
+            for at, (window, why) in enumerate(places)
+        ],
+        schema=ROOTS,
+    )
+    four = table(*SIX.slice(0, 4).to_pylist())
+    found = figures(four, protocol, visited=visited)
+    whole = {
+        name: found["q", "all", "all", "with", "branches", name]["value"] for name in ("visited", "kept", "refused")
+    }
+    assert whole == {"visited": 6, "kept": 1, "refused": 1}
+    assert found["q", "all", "all", "without", "branches", "visited"]["value"] == 5
+    assert found["q", "kind", "json", "with", "branches", "visited"]["value"] == 1
+    explored = found["q", "all", "all", "with", "branches", "explored"]
+    assert (explored["value"], explored["reason"]) == (4, "of 6 places where it was asked")
+    assert ("q", "all", "all", "with", "branches", "existing") not in found

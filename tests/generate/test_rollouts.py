@@ -136,3 +136,20 @@ def test_texts_repeat_themselves_as_ids_do():
     left = table(("p", ["ha", " "] * 16))
     right = table(("p", [f"w{at}" for at in range(32)]))
     assert compare_rollouts(left, right).loop == Sides(left=1, right=0, differ=1)
+
+
+def test_both_sides_are_cut_at_their_own_end():
+    """1 is the end: what a server does not write behind it is no difference, and an end that is missing is one."""
+    one = table(
+        ("early", list("aeb")), ("late", list("aab")), ("other", list("abe")), ids=[[5, 1, 6], [5, 5, 6], [5, 6, 1]]
+    )
+    other = table(("early", list("ae")), ("late", list("aab")), ("other", list("ae")), ids=[[5, 1], [5, 5, 6], [5, 1]])
+    found = compare_rollouts(one, other, end_tokens={1}, cut=True)
+    assert [(item.left_tokens, item.right_tokens, item.prefix_tokens, item.exact) for item in found.prompts] == [
+        (2, 2, 2, True),
+        (3, 3, 3, True),
+        (3, 2, 1, False),
+    ]
+    assert found.cut and found.early_stop == Sides(left=2, right=2, differ=1)
+    whole = compare_rollouts(one, other, end_tokens={1})
+    assert not whole.cut and whole.prompts[0].left_tokens == 3 and not whole.prompts[0].exact

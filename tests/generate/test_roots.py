@@ -6,7 +6,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from drift_runs.generate.roots import DRAWN, EVERY, FLOOR, STRONG, every_root, existing, null_roots, select_roots
+from drift_runs.generate.roots import (
+    DRAWN,
+    EVERY,
+    FLOOR,
+    STRONG,
+    VISITED,
+    every_root,
+    existing,
+    null_roots,
+    select_roots,
+    visited_places,
+)
 from drift_runs.measure.flips import strong_overturn_mask
 from drift_runs.measure.positions import positions_of
 from drift_runs.protocol.model import Floor
@@ -235,3 +246,42 @@ class TestFloors:
 
     def test_nothing_was_explored(self, protocol):
         assert null_roots(ROOTS.empty_table(), protocol, floor()).num_rows == 0
+
+
+class TestVisited:
+    """Where an arm is asked whose flips nobody sees."""
+
+    def test_every_place_of_the_others_once(self, protocol, flips):
+        q = select_roots(flips(protocol, EVERYWHERE), protocol, arm="q4_0")
+        r = select_roots(flips(protocol, {4: 0.5, 5: 0.5}), protocol, arm="other")
+        found = visited_places([q, r], protocol, arm="writer", comparison=flips(protocol, {}))
+        assert found.schema.equals(ROOTS, check_metadata=True)
+        assert set(places(found)) == set(places(q)) | set(places(r)) and len(set(places(found))) == found.num_rows
+        assert found["order"].to_pylist() == list(range(found.num_rows))
+        assert set(found["why"].to_pylist()) == {VISITED} and set(found["arm"].to_pylist()) == {"writer"}
+        assert found["candidate_top"].to_pylist() == found["reference_top"].to_pylist()
+        assert found["candidate_p1"].null_count == found.num_rows
+        assert visited_places([r, q], protocol, arm="writer").equals(found), "the tables' order is no part of the draw"
+
+    def test_never_more_than_the_cap(self, protocol, flips):
+        capped = protocol.model_copy(update={"branches": protocol.branches.model_copy(update={"cap": 4})})
+        q = select_roots(flips(protocol, EVERYWHERE), protocol, arm="q4_0")
+        assert places(visited_places([q], capped, arm="w")) == places(visited_places([q], protocol, arm="w"))[:4]
+
+    def test_without_others_where_the_reference_is_uncertain(self, protocol, flips):
+        p1 = np.full(30, 0.6)
+        p1[[0, 1, 2, 3, 12, 25]] = 0.3
+        p1[26] = protocol.bands.uncertain_below
+        found = visited_places([], protocol, arm="w", comparison=flips(protocol, {}, reference_p1=p1))
+        # Of the four in the first range as many as the protocol draws there.
+        assert found["range"].to_pylist().count("b-0") == protocol.branches.per_range == 3
+        assert {row["range"]: row["position"] for row in found.to_pylist() if row["range"] != "b-0"} == {
+            "b-1": 22,
+            "a-0": 6,
+        }
+        assert set(found["why"].to_pylist()) == {VISITED}
+
+    def test_nothing_to_go_by(self, protocol, flips):
+        assert visited_places([], protocol, arm="w").num_rows == 0
+        none = protocol.model_copy(update={"branches": None})
+        assert visited_places([], none, arm="w", comparison=flips(protocol, {})).num_rows == 0

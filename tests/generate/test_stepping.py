@@ -14,6 +14,7 @@ from drift_runs.engines.base import EngineSettings
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.errors import ConfigError, NonFiniteLogits
 from drift_runs.generate.coupled import choose, gumbel
+from drift_runs.generate.listed import Listed
 from drift_runs.generate.stepping import Rolled, roll, rolled_table, sampled
 from drift_runs.schema import ROLLOUTS
 from tests.conftest import tiny_dictionary
@@ -120,3 +121,30 @@ def test_the_table():
     half = rolled_table([("x", Rolled(token_ids=(0,), logprobs=(-1.0,)))], ["é".encode()[:1]])
     assert half["tokens"].to_pylist() == [["\ufffd"]]
     assert rolled_table([], []).schema.equals(ROLLOUTS, check_metadata=True)
+
+
+class Lists:
+    """An engine that lists the best of each row: rows in their order."""
+
+    def __init__(self, rows: Sequence[Listed]) -> None:
+        self.rows = iter(rows)
+
+    def start(self, tokens: Sequence[int]) -> Listed:
+        return next(self.rows)
+
+    def append(self, token: int) -> Listed:
+        return next(self.rows)
+
+
+def test_nothing_is_asked_behind_an_end_that_stops():
+    rows = [Listed((3, 1), (-0.5, -2.0)), Listed((1,), (-0.25,))]
+    assert roll(Lists(rows), [2], tokens=8, stop={1}) == Rolled(token_ids=(3, 1), logprobs=(-0.5, -0.25))
+    with pytest.raises(StopIteration):
+        roll(Lists(rows), [2], tokens=8)
+
+
+def test_of_an_end_that_is_not_named_no_number_is_known():
+    found = roll(Lists([Listed((1,), (math.nan,))]), [2], tokens=8, stop={1})
+    assert found == Rolled(token_ids=(1,), logprobs=(None,))
+    table = rolled_table([("one", found)], [b"a", b"</s>"])
+    assert table["logprobs"].to_pylist() == [[None]] and table["tokens"].to_pylist() == [["</s>"]]

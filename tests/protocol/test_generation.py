@@ -263,6 +263,33 @@ CASES = {
         {"branches": DELETE, "tasks": [], "environments": []},
         r"constrained\[0\] 'q4-json': nothing is generated that it could hold",
     ),
+    "an engine that only writes as reference": (
+        {"arms[0].engine": "generic", "sampled": DELETE},
+        r"arms\[0\]\.engine of 'f16': engine 'generic' writes and scores nothing: a reference needs rows",
+    ),
+    "an engine that only writes, with noise": (
+        {"arms[2].engine": "generic", "constrained": []},
+        r"arms\[2\]\.engine of 'q4_0': common noise needs logits, and engine 'generic' gives none",
+    ),
+    "an engine that only writes, and nothing to write": (
+        {
+            **{"arms[2].engine": "tgi", "branches": DELETE, "tasks": [], "environments": [], "rollouts": DELETE},
+            **{"sampled": DELETE, "constrained": []},
+        },
+        r"arms\[2\]\.engine of 'q4_0': engine 'tgi' writes and scores nothing, and the protocol asks for nothing",
+    ),
+    "launches of an engine that only writes": (
+        {"arms[2].engine": "mlx_lm_server", "arms[2].launches": 2, "sampled": DELETE, "constrained": []},
+        r"arms\[2\]\.launches of 'q4_0': engine 'mlx_lm_server' writes and scores nothing: a further launch",
+    ),
+    "a path shape of an engine that only writes": (
+        {"arms[2].engine": "generic", "arms[2].settings": {"path_shape": "decode"}, "sampled": DELETE},
+        r"arms\[2\]\.settings\.path_shape of 'q4_0': engine 'generic' writes and scores nothing: rows in no shape",
+    ),
+    "a floor of an engine that only writes": (
+        {"arms[2].engine": "generic", "floors[0].arm": "q4_0", "floors[0].kind": "launch", "sampled": DELETE},
+        r"floors\[0\]\.arm of '[^']*': 'q4_0' has no rows: engine 'generic' writes and scores nothing",
+    ),
     "no file of prompts": (
         {"rollouts.prompts": "none.toml"},
         r"rollouts\.prompts: 'none\.toml': no such file; expected a panel of prompts",
@@ -298,6 +325,14 @@ def test_a_refusal_names_its_key(tmp_path, case):
     changes, message = CASES[case]
     found = lines(make(tmp_path, changes))
     assert [line for line in found if re.match(message, line)], found
+
+
+@pytest.mark.parametrize("engine", ["generic", "tgi", "mlx_lm_server"])
+def test_an_engine_that_only_writes_needs_no_lists(tmp_path, engine):
+    """Full rows are compared of the others: it takes no part in that."""
+    changes = {"arms[2].engine": engine, "constrained": [], "sampled": DELETE}
+    loaded = load_protocol(make(tmp_path, changes))
+    assert loaded.protocol.capture.full_vocabulary == "yes" and loaded.protocol.arms[2].engine == engine
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres", "tsql"])
