@@ -158,7 +158,7 @@ class Judging:
                     cut=not execution.scored,
                 )
                 figures.append(rollout_figures(found, arm=execution.name, resampler=resampler))
-        for temperature in plan.temperatures:
+        for temperature in plan.temperatures(execution):
             mine, theirs = (
                 self._draws(sampled_lane(self.loaded, side, temperature), plan.sampled_prompts(execution))
                 for side in (execution, self._against(execution))

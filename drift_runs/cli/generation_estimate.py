@@ -52,13 +52,20 @@ def lane_tokens(loaded: LoadedProtocol, follow_ups: Sequence[Arm] = ()) -> tuple
         futures = sum((1 if one.engine in WRITERS else 2) * _roots(loaded) for one in paired)
         futures += sum(_roots(loaded, floor) for floor in own)
         held = sum(item.arm == arm.name for item in protocol.constrained)
-        found.append(_tokens(loaded, arm.name, futures=futures, constrained=held * _roots(loaded)))
+        lanes = {"futures": futures, "constrained": held * _roots(loaded)}
+        found.append(_tokens(loaded, arm.name, **lanes, draws=arm.engine not in WRITERS))
         found += [_tokens(loaded, floor.name, futures=_roots(loaded, floor), floor=floor) for floor in own]
     return tuple(found)
 
 
 def _tokens(
-    loaded: LoadedProtocol, name: str, *, futures: int, constrained: int = 0, floor: Floor | None = None
+    loaded: LoadedProtocol,
+    name: str,
+    *,
+    futures: int,
+    constrained: int = 0,
+    floor: Floor | None = None,
+    draws: bool = True,
 ) -> LaneTokens:
     protocol = loaded.protocol
     branches, rollouts, sampled = protocol.branches, protocol.rollouts, protocol.sampled
@@ -70,7 +77,7 @@ def _tokens(
     written = {"rollouts": 0, "sampled": 0}
     for lane, rule, times in (
         ("rollouts", rollouts, 1),
-        ("sampled", sampled, sampled.draws * len(sampled.temperatures) if sampled is not None else 0),
+        ("sampled", sampled, sampled.draws * len(sampled.temperatures) if sampled is not None and draws else 0),
     ):
         if rule is not None and loaded.prompts is not None and loaded.prompt_ids is not None:
             subset = rule.subset if lane == "rollouts" else rule.prompts

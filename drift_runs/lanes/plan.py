@@ -119,10 +119,10 @@ class LanePlan:
         visited = came_of(store, self.futures(execution), places)
         return Explored(roots=left(visited), visited=visited)
 
-    @property
-    def temperatures(self) -> tuple[float, ...]:
+    def temperatures(self, execution: Execution) -> tuple[float, ...]:
+        """At which an execution is decoded with common noise: that needs logits, which no server of texts gives."""
         sampled = self.loaded.protocol.sampled
-        return sampled.temperatures if sampled is not None and self.bounds.sampled else ()
+        return sampled.temperatures if sampled is not None and self.bounds.sampled and execution.scored else ()
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -201,7 +201,7 @@ class LanePlan:
             found.append(self.futures(execution))
         if self.prompts(execution):
             found.append(rollouts_lane(loaded, execution))
-        found += [sampled_lane(loaded, execution, temperature) for temperature in self.temperatures]
+        found += [sampled_lane(loaded, execution, temperature) for temperature in self.temperatures(execution)]
         if self.tasks:
             found.append(tasks_lane(loaded, execution))
         return tuple(found)
@@ -218,7 +218,7 @@ class LanePlan:
                 steps += constrained_steps(loaded, store, lane, self.roots[execution.name].roots)
         if prompts := self.prompts(execution):
             steps += prompt_step(loaded, store, rollouts_lane(loaded, execution), prompts, [0])
-        for temperature in self.temperatures:
+        for temperature in self.temperatures(execution):
             lane = sampled_lane(loaded, execution, temperature)
             prompts, draws = self.sampled_prompts(execution), range(loaded.protocol.sampled.draws)
             steps += prompt_step(loaded, store, lane, prompts, draws)

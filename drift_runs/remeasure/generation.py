@@ -33,8 +33,8 @@ class Regenerated:
     """None where no tasks were run, or some arms only are wanted."""
     bounds: tuple[str, ...]
     """What was bounded below the protocol, in words."""
-    temperatures: tuple[float, ...]
-    """At which was decoded."""
+    temperatures: Mapping[str, tuple[float, ...]]
+    """Arm to those at which it was decoded."""
     constrained: Mapping[str, tuple[str, ...]]
     """Arm to the names of its constrained decodes, of those that were judged."""
 
@@ -115,7 +115,7 @@ def judge_again(campaign: StoredCampaign, rows: Rows, only: Sequence[str] = ()) 
         reports=tuple(report for name, report in judging.reports.items() if name in shown),
         tasks=judging.tasks() if plan.tasks and not only else None,
         bounds=bounds.said(campaign.protocol),
-        temperatures=plan.temperatures,
+        temperatures={execution.name: plan.temperatures(execution) for execution in plan.executions},
         constrained={
             execution.name: tuple(found.name for found, _ in plan.constrained(execution))
             for execution in plan.executions

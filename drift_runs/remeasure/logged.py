@@ -129,7 +129,7 @@ class Logged:
             logged = load(self.uri, run)
             computed = report.tables.get(artifact, logged.schema.empty_table())
             found.append(differences(kind, f"{name} {named}", logged, computed))
-        for temperature in now.temperatures:
+        for temperature in now.temperatures[name]:
             label = temperature_label(temperature)
             logged, computed = reader.load_sampled(self.uri, run, label), report.tables[artifacts.sampled_file(label)]
             found.append(differences("rollouts", f"{name} draw at {label}", logged, computed))

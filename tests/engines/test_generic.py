@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,27 @@ def test_it_scores_nothing(open_it: Callable[..., tuple[Generic, Canned]]) -> No
     engine, _ = open_it(completions=LEGACY)
     with pytest.raises(CannotGive, match="takes token ids"):
         engine.score_listed(HISTORY, [1], top_k=2)
-    assert engine.tokenize("The cat") is None
+
+
+def test_texts_become_ids_by_the_tokenizers_own_file(tmp_path: Path) -> None:
+    letters = {token: letter for token, letter in enumerate("abcdefgh Ċ", start=3)} | {11: "Ġ", 1: "<|end|>"}
+    folder = tokenizer_folder(tmp_path, SIZE, named=letters)
+    content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    content["pre_tokenizer"] |= {"add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    content["added_tokens"] = [
+        {
+            "id": 1,
+            "content": "<|end|>",
+            "special": True,
+            **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
+        }
+    ]
+    (folder / "tokenizer.json").write_text(json.dumps(content), "utf-8")
+    with answering({"/v1/models": MODELS, "/v1/completions": LEGACY}) as server:
+        engine = Generic(Place(url=server.url, tokenizer=folder), settings(), dictionary_size=SIZE)
+        assert engine.tokenize("ab c<|end|>\n") == [3, 4, 11, 5, 1, 12]
+        with pytest.raises(CannotGive, match="say another text than they were made from"):
+            engine.tokenize("xyz")
 
 
 @pytest.mark.parametrize(

@@ -267,10 +267,6 @@ CASES = {
         {"arms[0].engine": "generic", "sampled": DELETE},
         r"arms\[0\]\.engine of 'f16': engine 'generic' writes and scores nothing: a reference needs rows",
     ),
-    "an engine that only writes, with noise": (
-        {"arms[2].engine": "generic", "constrained": []},
-        r"arms\[2\]\.engine of 'q4_0': common noise needs logits, and engine 'generic' gives none",
-    ),
     "an engine that only writes, and nothing to write": (
         {
             **{"arms[2].engine": "tgi", "branches": DELETE, "tasks": [], "environments": [], "rollouts": DELETE},
@@ -329,8 +325,8 @@ def test_a_refusal_names_its_key(tmp_path, case):
 
 @pytest.mark.parametrize("engine", ["generic", "tgi", "mlx_lm_server"])
 def test_an_engine_that_only_writes_needs_no_lists(tmp_path, engine):
-    """Full rows are compared of the others: it takes no part in that."""
-    changes = {"arms[2].engine": engine, "constrained": [], "sampled": DELETE}
+    """Full rows and draws with common noise are compared of the others: it takes no part in that."""
+    changes = {"arms[2].engine": engine, "constrained": []}
     loaded = load_protocol(make(tmp_path, changes))
     assert loaded.protocol.capture.full_vocabulary == "yes" and loaded.protocol.arms[2].engine == engine
 

@@ -18,6 +18,9 @@ from drift_runs.errors import ServerError
 SEED = 0
 STARTED_WITH = "default_model"
 """The name of the model that the server was started with. Any other name makes it load that other model."""
+LEAST_TOKENS = 2
+"""Of a request: behind a single one its prompt cache holds the very prompt, and another request of that prompt ends the
+connection (mlx-lm 0.32.2)."""
 NEUTRAL: Mapping[str, Any] = {
     "temperature": 0,
     "top_p": 1.0,
@@ -53,8 +56,9 @@ class MLXLMServer(TextServer):
         return {"version": text_of(f"mlx-lm {ours}, mlx {rest.partition('-')[0]}"), "platform": text_of(rest)}
 
     def _written(self, text: str, tokens: Sequence[int], count: int, top_k: int) -> list[Row]:
-        chosen, chosen_text, reason = self._ask(text, tokens, count)
-        listed, listed_text, _ = self._ask(text, tokens, count, top_logprobs=top_k)
+        asked = max(count, LEAST_TOKENS)
+        chosen, chosen_text, reason = self._ask(text, tokens, asked)
+        listed, listed_text, _ = self._ask(text, tokens, asked, top_logprobs=top_k)
         if chosen_text != listed_text:
             raise ServerError(
                 "two answers to one request differ",
@@ -63,7 +67,7 @@ class MLXLMServer(TextServer):
                 todo="start it with --prompt-concurrency 1 --decode-concurrency 1, and let nothing else use it",
             )
         check_count("rows of the second answer", len(listed), len(chosen), where=self.where)
-        self.check_end(reason, len(chosen), count, ends=("stop", "tool_calls"))
+        self.check_end(reason, len(chosen), asked, ends=("stop", "tool_calls"))
         try:
             return [
                 Row(
@@ -73,7 +77,7 @@ class MLXLMServer(TextServer):
                     own_logprob=one["logprob"],
                 )
                 for at, (one, other) in enumerate(zip(chosen, listed, strict=True))
-            ]
+            ][:count]
         except (KeyError, TypeError):
             raise self.missing("entries with an id and a log-probability") from None
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from drift_runs.engines.base import ENDED, Capabilities, EngineSettings, ListedBlock, Written
-from drift_runs.engines.hf_dictionary import token_bytes_of
+from drift_runs.engines.hf_dictionary import FILE_NAME, token_bytes_of
 from drift_runs.engines.openai_server.listing import Listing, Row
 from drift_runs.engines.openai_server.server import ListedServer
 from drift_runs.engines.openai_server.written import greedy
 from drift_runs.errors import CannotGive, ConfigError, ServerError
 from drift_runs.machine import Place
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 class Texts:
@@ -92,6 +96,32 @@ class TextServer(ListedServer):
 
     def token_bytes(self) -> list[bytes]:
         return list(self.texts.table)
+
+    def tokenize(self, text: str) -> list[int] | None:
+        """By the tokenizer's own file; None where the library that reads it (extra ``texts``) is not installed."""
+        encoder = self._encoder
+        if encoder is None:
+            return None
+        ids = encoder.encode(text, add_special_tokens=False).ids
+        table = self.texts.table
+        if any(token >= len(table) for token in ids) or b"".join(table[token] for token in ids) != text.encode("utf-8"):
+            raise CannotGive(
+                "the tokenizer's ids say another text than they were made from",
+                where=str(self.place.tokenizer),
+                expected="a tokenizer without a normaliser",
+                todo=self.way_round,
+            )
+        return ids
+
+    @cached_property
+    def _encoder(self) -> Tokenizer | None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            return None
+        path = self.place.tokenizer
+        assert path is not None
+        return Tokenizer.from_file(str(path / FILE_NAME if path.is_dir() else path))
 
     def score_listed(
         self,
