@@ -7,14 +7,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from drift_runs.campaign.facts import undeclared_settings
 from drift_runs.capture.planning import StoredReference
+from drift_runs.cli.main import main
+from drift_runs.lanes.bounds import Bounds
 from drift_runs.store import content_id
 from drift_runs.tracking import artifacts
-from drift_runs.tracking.reader import list_campaigns, load_figures, load_reference
+from drift_runs.tracking.reader import (
+    list_campaigns,
+    load_figures,
+    load_outcomes,
+    load_reference,
+    load_rollouts,
+    load_sampled,
+    load_tasks,
+)
 from tests.campaigns import SOUND, Campaign, new_campaign
+from tests.test_campaign_generation import CHAT, write_prompts
 
 LISTED = {**SOUND, "capture.full_vocabulary": "no", "capture.top_k": 8, "capture.divergence": "kl.topk-tail"}
 
@@ -134,3 +148,97 @@ def test_changed_rows_are_refused(tmp_path: Path, tiny_arms: Path, empty_databas
             assert run.returncode == 2 and "cannot be read" in run.stderr
         finally:
             one.write_bytes(kept)
+
+
+WRITING = {
+    **LISTED,
+    "arms": lambda arms: [arm for arm in arms if arm["name"] in ("f16", "q4_0")],
+    "floors": [],
+    "chat": CHAT,
+    "branches": {"cap": 6, "per_range": 3, "horizon_tokens": 20},
+    "rollouts": {"prompts": "prompts.toml", "ids": "prompt-ids.json", "tokens": 8},
+    "sampled": {"temperatures": [0.5], "draws": 2, "prompts": "quick", "tokens": 6},
+    "tasks": [
+        {"name": "a-word", "window": "beta", "at": 6, "check": "pattern", "expected": ["[a-z]"], "horizon_tokens": 12},
+        {"name": "again", "window": "odd", "at": 5, "check": "pattern", "expected": ["[a-z]"], "horizon_tokens": 8},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory, tiny_arms: Path, empty_database: Path) -> Campaign:
+    """A campaign that writes freely, bounded to one of its two tasks."""
+    folder = tmp_path_factory.mktemp("writer") / "campaign"
+    (folder / "protocol").mkdir(parents=True)
+    write_prompts(folder / "protocol")
+    campaign = new_campaign(folder, tiny_arms, empty_database, WRITING)
+    assert campaign.run(bounds=Bounds(tasks=1)).failed_generation == ()
+    return campaign
+
+
+def copy_of(writer: Campaign, folder: Path, arms: Path, database: Path) -> Campaign:
+    (folder / "protocol").mkdir(parents=True)
+    write_prompts(folder / "protocol")
+    return new_campaign(folder, arms, database, WRITING)
+
+
+def test_what_the_reference_wrote_travels_too(
+    writer: Campaign, tmp_path: Path, tiny_arms: Path, empty_database: Path
+) -> None:
+    """The same arm beside the same reference: the same outcomes, rollouts, draws and tasks, with no engine of it."""
+    other = copy_of(writer, tmp_path / "other", tiny_arms, empty_database)
+    run = drift_run(other, "--reference", run_of(writer), "--reference-uri", writer.uri)
+    assert run.returncode == 0, run.stderr
+    assert "12 futures, 3 of 3 rollouts, 1 of 2 answers to tasks" in run.stderr
+    said = {report["arm"]: report for report in json.loads(run.stdout)["generation"]}
+    assert {report["error"] for report in said.values()} == {None}
+    (before,), (after,) = list_campaigns(writer.uri), list_campaigns(other.uri)
+    runs = [next(arm.run_id for arm in record.arms if arm.arm == "q4_0") for record in (before, after)]
+    for load in (load_outcomes, load_rollouts, load_tasks):
+        one, two = load(writer.uri, runs[0]), load(other.uri, runs[1])
+        if "pair" in one.column_names:  # the reference goes on from no other token: its engine is not here
+            one = one.filter(pc.equal(one["pair"], "branch"))
+        assert one.num_rows and two.equals(one)
+    for one, two in (
+        (load_rollouts(writer.uri, before.run_id), load_rollouts(other.uri, after.run_id)),
+        (load_sampled(writer.uri, runs[0], "0.5"), load_sampled(other.uri, runs[1], "0.5")),
+    ):
+        assert one.num_rows and two.equals(one)
+    here = said["f16-here"]
+    assert here["outcomes"] == [] and {task["passed"] for task in here["tasks"]} <= {True, False}
+    exact = [row for row in here["figures"] if (row["spec"], row["statistic"]) == ("rollout.exact", "share")]
+    assert {row["value"] for row in exact} == {1.0}, "the very same machine"
+    assert main(["measure", str(other.protocol), "--store", str(other.store.root), "--check"]) == 0
+    again = drift_run(other, "--reference", run_of(writer), "--reference-uri", writer.uri)
+    assert again.returncode == 0 and json.loads(again.stdout)["already_complete"]
+
+
+def test_other_bounds_are_no_others_writing(
+    writer: Campaign, tmp_path: Path, tiny_arms: Path, empty_database: Path
+) -> None:
+    """A future of another horizon is another future: none of them is taken, and what does not depend on it is."""
+    other = copy_of(writer, tmp_path / "short", tiny_arms, empty_database)
+    run = drift_run(other, "--reference", run_of(writer), "--reference-uri", writer.uri, "--horizon", "16")
+    assert run.returncode == 0 and "0 futures, 3 of 3 rollouts, 1 of 2 answers" in run.stderr, run.stderr
+    said = {report["arm"]: report for report in json.loads(run.stdout)["generation"]}
+    assert said["q4_0"]["outcomes"] == [] and said["q4_0"]["flips"] > 0
+
+
+def test_a_future_of_another_place_is_refused(
+    writer: Campaign, tmp_path: Path, tiny_arms: Path, empty_database: Path
+) -> None:
+    from drift_runs.tracking.mlflow_store import artifact
+
+    other = copy_of(writer, tmp_path / "lying", tiny_arms, empty_database)
+    with artifact(writer.uri, run_of(writer), artifacts.FUTURES_FILE) as path:
+        kept = path.read_bytes()
+        try:
+            table = pq.read_table(path)
+            names = pa.array(["../../escaped"] * table.num_rows)
+            at = table.schema.get_field_index("window")
+            pq.write_table(table.set_column(at, table.schema.field("window"), names), path)
+            run = drift_run(other, "--reference", run_of(writer), "--reference-uri", writer.uri)
+            assert run.returncode == 2 and "expected a scored position of the protocol" in run.stderr, run.stderr
+        finally:
+            path.write_bytes(kept)
+    assert not list(tmp_path.rglob("escaped"))

@@ -16,9 +16,11 @@ from drift_runs import schema
 from drift_runs.campaign.judging import Judging, generates
 from drift_runs.campaign.logbook import Logbook
 from drift_runs.campaign.request import Clock, GenerationReport, Reporter, Request
+from drift_runs.campaign.travelled import writing_files
 from drift_runs.capture.execution import Execution
 from drift_runs.capture.process import Finished, Opened, Probed
 from drift_runs.errors import ConfigError, EngineError
+from drift_runs.lanes.arrived import arrived
 from drift_runs.lanes.plan import LanePlan, items_of
 from drift_runs.lanes.process import Generated, run_lanes
 from drift_runs.protocol.canonical import canonical_json
@@ -41,7 +43,10 @@ class Generation:
             for execution in executions
             if execution.kind == "reference" or log.outcomes[execution.name].error is None
         ]
-        self.plan = LanePlan(self.loaded, sound, request.bounds, self._comparison)
+        first = executions[0]
+        self.arrived = arrived(self.store, self.loaded, first, request.bounds) if first.stored else None
+        """Of a reference of another machine: what it wrote there."""
+        self.plan = LanePlan(self.loaded, sound, request.bounds, self._comparison, arrived=self.arrived)
         self.reference = self.plan.reference
         self.judging = Judging(self.store, self.plan, self._comparison)
         self.task_order = schema.TASK_ORDER.empty_table()
@@ -53,7 +58,7 @@ class Generation:
     def run(self) -> tuple[GenerationReport, ...]:
         """Take what is left, judge all of it, log it; one report an execution, the reference's first."""
         protocol = self.loaded.protocol
-        if not generates(protocol):
+        if not generates(protocol) or (self.arrived is not None and self.arrived.empty):
             return ()
         self.log.write_plan(
             PlannedGeneration(
@@ -83,6 +88,9 @@ class Generation:
             self._log_prompts()
         if self.plan.tasks:
             self._log_tasks()
+        if self.arrived is None and not self.reference.full_rows:
+            files = writing_files(self.store, self.plan)
+            self.log.tracker.log_files(self.log.run_id, files)
         return tuple(self.judging.reports.values())
 
     def _log_prompts(self) -> None:

@@ -90,6 +90,7 @@ class Logbook:
                 against="" if execution is self.reference else execution.against,
                 of=execution.arm.name if execution.kind == "launch" else "",
                 ranked=execution is self.reference or self._ranked(execution),
+                from_run=execution.from_run,
                 table="comparison" if execution.scored else "written",
             )
             for execution in self.executions

@@ -14,7 +14,7 @@ from drift_runs.campaign.generation import Generation
 from drift_runs.campaign.judging import generates
 from drift_runs.campaign.logbook import Logbook
 from drift_runs.campaign.request import Clock, Reporter, Request, Result
-from drift_runs.campaign.travelled import reference_files, take_reference
+from drift_runs.campaign.travelled import reference_files, take_reference, take_writing
 from drift_runs.capture.execution import Execution
 from drift_runs.capture.group import Launch, evaluated_tokens, forget, full_row_bytes, groups, pending, scored_count
 from drift_runs.capture.planning import Unreached, plan_executions
@@ -29,6 +29,7 @@ from drift_runs.capture.process import (
 )
 from drift_runs.engines.base import EngineIdentity
 from drift_runs.errors import ConfigError, DriftError, EngineError, NotComparable, SameRows, StoreError
+from drift_runs.lanes.arrived import Arrived
 
 
 def run_campaign(request: Request, engine: EngineIdentity | None, reporter: Reporter) -> Result:
@@ -99,10 +100,13 @@ class _Campaign:
                 self._take(group, last=number == len(parts) - 1)
             self._measure_rest()
             self._log_reference()
-            generation = (
-                None if self.reference.stored else Generation(self.request, self.executions, log, self.reporter)
-            )
-            reports = () if generation is None else generation.run()
+            if self.reference.stored and generates(self.loaded.protocol):
+                uri = self.request.reference_uri or self.request.tracking_uri
+                take_writing(self.store, self.loaded, uri, self.reference, self.request.bounds)
+            generation = Generation(self.request, self.executions, log, self.reporter)
+            if generation.arrived is not None and generates(self.loaded.protocol):
+                self._note_writing(generation.arrived)
+            reports = generation.run()
             agreement = log.log_across()
         except (DriftError, KeyboardInterrupt) as error:
             if not log.complete_before:
@@ -134,21 +138,30 @@ class _Campaign:
             already_complete=log.complete_before and left == 0,
             agreement=agreement,
             generation=reports,
-            **({} if generation is None else {"generation_timing": generation.clock.read()}),
-            **({} if generation is None else {"task_order": generation.task_order}),
+            generation_timing=generation.clock.read(),
+            task_order=generation.task_order,
         )
 
     def _log_reference(self) -> None:
         """Its rows, for another machine; or what is left out without its engine."""
-        if self.reference.stored and generates(self.loaded.protocol):
-            self.reporter.note(
-                f"the reference came with run {self.reference.from_run[:8]}: nothing is generated, because that "
-                "needs its engine"
-            )
         if self.reference.name in self.log.probes and not self.log.complete_before:
             self.log.log_probe(self.reference.name, self.log.run_id)
         if not self.reference.stored and not self.reference.full_rows and not self.log.complete_before:
             self.log.tracker.log_files(self.log.run_id, reference_files(self.store, self.reference))
+
+    def _note_writing(self, there: Arrived) -> None:
+        """A stored reference has no engine here: what is written stands beside what it wrote on its machine."""
+        run = self.reference.from_run[:8]
+        if there.empty:
+            self.reporter.note(
+                f"the reference came with run {run}, and nothing that it wrote freely within these bounds: nothing is "
+                "generated, because that needs its engine"
+            )
+            return
+        self.reporter.note(
+            f"what is written stands beside what the reference wrote in run {run}: {there.said(self.loaded)}; other "
+            "roots, prompts and tasks are left out"
+        )
 
     def _taken_again(self, group: Sequence[str]) -> list[str]:
         """Windows of the reference that are whole on disk and needed once more."""

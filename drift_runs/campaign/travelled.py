@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from drift_runs import schema
 from drift_runs.capture.execution import Execution
 from drift_runs.capture.planning import StoredReference
 from drift_runs.errors import ConfigError, NotComparable, StoreError
+from drift_runs.generate.figures import temperature_label
+from drift_runs.lanes.bounds import Bounds
+from drift_runs.lanes.identity import TASKS, Lane, futures_lane, rollouts_lane, sampled_lane, tasks_lane
+from drift_runs.lanes.plan import LanePlan
 from drift_runs.protocol.canonical import canonical_json, dictionary_sha256
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.store import Store, content_id, write_table
+from drift_runs.store.generation import FutureKey
 from drift_runs.tracking import artifacts
 
 
@@ -20,6 +28,72 @@ def reference_files(store: Store, reference: Execution) -> dict[str, bytes | Pat
     for window in reference.windows:
         files[f"{artifacts.REFERENCE_ROWS_FOLDER}/{window}.parquet"] = store.rows_file(reference.capture_id, window)
     return files
+
+
+def writing_files(store: Store, plan: LanePlan) -> dict[str, bytes | Path]:
+    """What of a reference's writing goes with its campaign beside the tables that are logged of every arm: the ids of
+    its lanes, which say how far it wrote, and its answers to tasks."""
+    reference = plan.reference
+    lanes = plan.lanes(reference)
+    files: dict[str, bytes | Path] = {artifacts.REFERENCE_LANES_FILE: canonical_json(sorted(lane.id for lane in lanes))}
+    for lane in lanes:
+        if lane.kind == TASKS:
+            for task in plan.tasks:
+                files[f"{artifacts.REFERENCE_ANSWERS_FOLDER}/{task.name}.parquet"] = store.answer_file(
+                    lane.id, task.name
+                )
+    return files
+
+
+def take_writing(store: Store, loaded: LoadedProtocol, uri: str, reference: Execution, bounds: Bounds) -> None:
+    """Bring what a reference wrote on its machine into the store; of a lane with other bounds nothing.
+
+    ``StoreError`` for a damaged artifact.
+    """
+    from drift_runs.tracking import reader
+
+    protocol, run = loaded.protocol, reference.from_run
+    known = reader.load_reference_lanes(uri, run)
+    if protocol.branches is not None and (lane := futures_lane(loaded, reference, bounds)).id in known:
+        there = store.futures_there(lane.id)
+        futures = reader.load_futures(uri, run)
+        for at, row in enumerate(futures.select(["window", "position", "first"]).to_pylist()):
+            _refuse_place(loaded, row["window"], row["position"], run)
+            if FutureKey(**row) not in there:
+                store.write_future(lane.id, futures.slice(at, 1))
+    if protocol.rollouts is not None and (lane := rollouts_lane(loaded, reference)).id in known:
+        _keep_rollouts(store, loaded, lane, 0, reader.load_rollouts(uri, run))
+    if protocol.sampled is not None:
+        for temperature in protocol.sampled.temperatures:
+            if (lane := sampled_lane(loaded, reference, temperature)).id in known:
+                table = reader.load_sampled(uri, run, temperature_label(temperature))
+                for draw in range(protocol.sampled.draws):
+                    _keep_rollouts(store, loaded, lane, draw, table.filter(pc.equal(table["run"], draw)))
+    if protocol.tasks and (lane := tasks_lane(loaded, reference)).id in known:
+        for task in protocol.tasks:
+            answer = reader.load_reference_answer(uri, run, task.name)
+            if answer.num_rows and not store.answer_file(lane.id, task.name).is_file():
+                store.write_answer(lane.id, task.name, answer)
+
+
+def _keep_rollouts(store: Store, loaded: LoadedProtocol, lane: Lane, run: int, table: pa.Table) -> None:
+    there = store.rolled_prompts(lane.id, run)
+    names = {prompt.name for prompt in loaded.prompts.prompts} - there
+    wanted = [name in names for name in table["prompt"].to_pylist()]
+    if any(wanted):
+        store.add_rollouts(lane.id, run, table.filter(pa.array(wanted)))
+
+
+def _refuse_place(loaded: LoadedProtocol, window: str, position: int, run: str) -> None:
+    """What becomes the name of a file is a place of the protocol."""
+    spans = [found.scored for found in loaded.protocol.windows if found.name == window]
+    if not spans or not any(start <= position < end for start, end in spans[0]):
+        raise StoreError(
+            f"a future from position {position} of window {window}",
+            where=f"run {run}",
+            expected="a scored position of the protocol",
+            todo="the artifact was changed: run the reference again",
+        )
 
 
 def take_reference(store: Store, loaded: LoadedProtocol, uri: str, run: str) -> StoredReference:

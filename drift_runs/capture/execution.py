@@ -39,11 +39,18 @@ class Captured:
     """That it scores; none of an engine that writes and gives no rows."""
     identity: Mapping[str, object]
     capture_id: str
+    from_run: str = ""
+    """Run of the tracking store whose rows these are; empty: they are taken here."""
 
     @property
     def scored(self) -> bool:
         """Whether it has rows to be compared by. Without them it is followed and asked, and nothing else."""
         return bool(self.windows)
+
+    @property
+    def stored(self) -> bool:
+        """Whether its rows came with a run of another machine, and no engine of this one takes them."""
+        return bool(self.from_run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +75,6 @@ class Execution(Captured):
     """Whether full distributions are compared; otherwise the stored rows of both sides are."""
     wanted_from: str = ""
     """Capture id of what it is set against, whose best ids are asked for beside its own; empty: none are."""
-    from_run: str = ""
-    """Run of the tracking store whose rows these are; empty: they are taken here."""
     may_equal: bool = False
     """A candidate that may give the rows of what it is set against: the reference's own arm on this machine."""
     place: Place | None = None
@@ -113,11 +118,6 @@ class Execution(Captured):
         changed = self.floor.settings
         what = "" if changed is None else ", " + ", ".join(f"{k} {getattr(changed, k)}" for k in _set(changed))
         return f"{self.floor.arm} again: {self.floor.kind}{what}"
-
-    @property
-    def stored(self) -> bool:
-        """Whether its rows came with a run of another machine, and no engine of this one takes them."""
-        return bool(self.from_run)
 
     def compared_with(self, reference: Execution) -> str:
         """Id of the comparison with a reference."""

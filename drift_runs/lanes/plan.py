@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from drift_runs.capture.execution import Execution
 from drift_runs.generate.roots import Existing, every_root, existing, null_roots, select_roots, visited_places
+from drift_runs.lanes.arrived import Arrived
 from drift_runs.lanes.bounds import Bounds
 from drift_runs.lanes.identity import Lane, futures_lane, rollouts_lane, sampled_lane, tasks_lane
 from drift_runs.lanes.steps import (
@@ -49,11 +50,19 @@ class LanePlan:
     """Every lane of a protocol for the executions of a campaign.
 
     ``comparison``: the stored comparison of an execution. An execution that failed is left out of ``executions``.
+    ``arrived``: of a reference of another machine, what it wrote: nobody is asked for more than stands beside that.
     """
 
     def __init__(
-        self, loaded: LoadedProtocol, executions: Sequence[Execution], bounds: Bounds, comparison: Comparison
+        self,
+        loaded: LoadedProtocol,
+        executions: Sequence[Execution],
+        bounds: Bounds,
+        comparison: Comparison,
+        *,
+        arrived: Arrived | None = None,
     ) -> None:
+        self.arrived = arrived
         self.loaded = loaded
         self.bounds = bounds
         self.executions = [execution for execution in executions if execution.kind != "launch"]
@@ -72,7 +81,7 @@ class LanePlan:
         for execution in self.executions:
             if execution.scored and execution.kind in ("candidate", "follow-up"):
                 rows = comparison(execution)
-                roots = select_roots(rows, protocol, arm=execution.name)
+                roots = self._here(execution, select_roots(rows, protocol, arm=execution.name))
                 # Of all of them, bounded or not: a floor may cover few windows.
                 followed[execution.name] = roots
                 self.roots[execution.name] = Explored(
@@ -101,7 +110,12 @@ class LanePlan:
                     arm=execution.name,
                     comparison=None if compared is None else comparison(compared),
                 )
-                self.visits[execution.name] = places.slice(0, self.bounds.roots)
+                self.visits[execution.name] = self._here(execution, places).slice(0, self.bounds.roots)
+
+    def _here(self, execution: Execution, roots: pa.Table) -> pa.Table:
+        """The roots that can be followed: of those beside a reference of another machine the ones that it followed."""
+        beside = self.arrived is not None and execution.against == self.reference.name
+        return self.arrived.of_roots(roots) if beside else roots
 
     def _against(self, name: str) -> str:
         return next(execution.against for execution in self.executions if execution.name == name)
@@ -122,24 +136,34 @@ class LanePlan:
     def temperatures(self, execution: Execution) -> tuple[float, ...]:
         """At which an execution is decoded with common noise: that needs logits, which no server of texts gives."""
         sampled = self.loaded.protocol.sampled
-        return sampled.temperatures if sampled is not None and self.bounds.sampled and execution.scored else ()
+        if sampled is None or not self.bounds.sampled or not execution.scored or not self.sampled_prompts(execution):
+            return ()
+        return sampled.temperatures
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        return bounded_tasks(self.loaded.protocol, self.bounds.tasks)
+        found = bounded_tasks(self.loaded.protocol, self.bounds.tasks)
+        return found if self.arrived is None else tuple(task for task in found if task.name in self.arrived.answers)
 
     def prompts(self, execution: Execution) -> tuple[str, ...]:
         """Names of the prompts that an execution rolls out greedily."""
         rollouts = self.loaded.protocol.rollouts
-        return () if rollouts is None else self._prompts(rollouts.subset, execution)
+        there = None if self.arrived is None else self.arrived.prompts
+        return () if rollouts is None else self._prompts(rollouts.subset, execution, there)
 
     def sampled_prompts(self, execution: Execution) -> tuple[str, ...]:
         """Those that it decodes at a temperature."""
         sampled = self.loaded.protocol.sampled
-        return () if sampled is None else self._prompts(sampled.prompts, execution)
+        # The same prompts at every temperature: those that have every draw at each of them.
+        there = None if self.arrived is None else frozenset.intersection(*self.arrived.draws.values(), self._all())
+        return () if sampled is None else self._prompts(sampled.prompts, execution, there)
 
-    def _prompts(self, subset: str, execution: Execution) -> tuple[str, ...]:
+    def _all(self) -> frozenset[str]:
+        return frozenset(prompt.name for prompt in self.loaded.prompts.prompts)
+
+    def _prompts(self, subset: str, execution: Execution, there: frozenset[str] | None) -> tuple[str, ...]:
         names = [prompt.name for prompt in self.loaded.prompts.prompts if subset == "all" or prompt.quick]
+        names = [name for name in names if there is None or name in there]
         count = self.bounds.prompts
         return tuple(names[: count if execution.floor is None else self.bounds.of_floor(count)])
 
@@ -159,9 +183,11 @@ class LanePlan:
     def crosses(self, execution: Execution) -> bool:
         """Whether both sides of its roots go on from the other side's token too.
 
-        Without rows it is not known beforehand from which token the reference would have to.
+        Without rows it is not known beforehand from which token the reference would have to, and one of another machine
+        cannot.
         """
-        return self.bounds.crossed and execution.floor is None and execution.scored
+        beside = self.arrived is not None and execution.against == self.reference.name
+        return self.bounds.crossed and execution.floor is None and execution.scored and not beside
 
     def wanted(self, execution: Execution) -> tuple[Wanted, ...]:
         """The futures that an execution's own engine takes."""

@@ -13,6 +13,7 @@ from drift_runs.campaign import GenerationReport
 from drift_runs.campaign.judging import Judging, TaskTables, generates
 from drift_runs.capture.execution import Captured, Kind
 from drift_runs.errors import DriftError, NotMeasured, StoreError
+from drift_runs.lanes.arrived import arrived
 from drift_runs.lanes.bounds import Bounds
 from drift_runs.lanes.plan import LanePlan, items_of
 from drift_runs.protocol.canonical import canonical_json
@@ -96,7 +97,8 @@ def judge_again(campaign: StoredCampaign, rows: Rows, only: Sequence[str] = ()) 
     def comparison(execution: Captured) -> pa.Table:
         return rows.comparison(entries[execution.name])
 
-    plan = LanePlan(campaign.loaded, executions, bounds, comparison)
+    there = arrived(rows.store, campaign.loaded, executions[0], bounds) if executions[0].stored else None
+    plan = LanePlan(campaign.loaded, executions, bounds, comparison, arrived=there)
     judging = Judging(rows.store, plan, comparison)
     wanted = _needed(executions, only)
     for execution in plan.executions:
@@ -138,6 +140,7 @@ def captured(store: Store, entry: PlannedCapture, protocol: Protocol) -> Capture
         windows=entry.windows,
         identity=store.read_capture(entry.capture),
         capture_id=entry.capture,
+        from_run=entry.from_run,
     )
 
 

@@ -32,6 +32,8 @@ class PlannedCapture:
     """For a further launch, the arm that it repeats."""
     ranked: bool = True
     """False where more differs from the reference than the protocol varies: in no pair and no order."""
+    from_run: str = ""
+    """Of a reference that another machine took: the run that it came with."""
     table: StoredTable = "comparison"
     """What is stored of it: positions, means by context, continuations of an import, or what it wrote and no rows."""
 
@@ -142,7 +144,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._#-]{0,79}")
 def _planned(entry: Mapping[str, Any]) -> PlannedCapture:
     planned = PlannedCapture(**{**entry, "windows": tuple(entry["windows"])})
     needed = (planned.name, planned.kind, planned.capture, *planned.windows)
-    optional = (planned.comparison, planned.against, planned.of)
+    optional = (planned.comparison, planned.against, planned.of, planned.from_run)
     if not all(_NAME.fullmatch(text) for text in needed) or not all(
         _NAME.fullmatch(text) or text == "" for text in optional
     ):

@@ -250,6 +250,27 @@ def load_reference_rows(uri: str, run_id: str, window: str) -> pa.Table:
         return artifacts.read_table(path, schema.ROWS, run_id)
 
 
+def load_reference_lanes(uri: str, run_id: str) -> frozenset[str]:
+    """Ids of the lanes in which a campaign's reference wrote; empty where none of them left its machine."""
+    with artifact(uri, run_id, artifacts.REFERENCE_LANES_FILE, required=False) as path:
+        if path is None:
+            return frozenset()
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"{artifacts.REFERENCE_LANES_FILE} cannot be read: {error}", where=f"run {run_id}"
+            ) from error
+    if not isinstance(found, list) or not all(isinstance(lane, str) for lane in found):
+        raise StoreError(f"{artifacts.REFERENCE_LANES_FILE} is no list of ids", where=f"run {run_id}")
+    return frozenset(found)
+
+
+def load_reference_answer(uri: str, run_id: str, task: str) -> pa.Table:
+    """The reference's own answer to a task (schema ``FUTURES``); empty where it answered none."""
+    return _table_or_empty(uri, run_id, f"{artifacts.REFERENCE_ANSWERS_FOLDER}/{task}.parquet", schema.FUTURES)
+
+
 def load_streams(uri: str, run_id: str) -> pa.Table:
     """The token ids of a campaign's windows (schema ``STREAMS``); empty when it stored none."""
     return _table_or_empty(uri, run_id, artifacts.STREAMS_FILE, schema.STREAMS)
