@@ -210,7 +210,7 @@ def test_a_place_that_its_server_cannot_be_asked_at_is_counted(
 
     def completions(body: Any) -> Any:
         answer = forwarded("/v1/completions", body)
-        answer["usage"]["prompt_tokens"] += len(body["prompt"]) > 20
+        answer["usage"]["prompt_tokens"] += len(body["prompt"]) > 20 or "cd e" in body["prompt"]
         return answer
 
     pages = {"/v1/completions": completions, "/v1/models": partial(forwarded, "/v1/models")}
@@ -226,6 +226,13 @@ def test_a_place_that_its_server_cannot_be_asked_at_is_counted(
         protocol = load_protocol(campaign.protocol).protocol
         lines = written_lines([report], protocol, (), campaign.result.task_order)
         assert any(f"could not be asked at {len(refused)}" in line for line in lines)
+        assert any("writer was not rolled out from 1 of 3 prompts" in line and "two: " in line for line in lines)
+        rolled = {
+            row["statistic"]: (row["value"], row["n"])
+            for row in report.figures.to_pylist()
+            if row["spec"] in ("rollout.exact", "rollout.refused") and row["outliers"] == "with"
+        }
+        assert rolled["count"] == (1, 3) and rolled["share"][1] == 2
         asked = len(between.asked)
         assert campaign.run().already_complete and campaign.reporter.items_left == 0
         assert len(between.asked) - asked < 3, "nothing is asked twice"

@@ -10,10 +10,12 @@ import pyarrow.compute as pc
 from dashboard import data
 from dashboard.figures import Book
 from dashboard.frame import BESIDE_ROLES
+from drift_runs.generate.rollouts import up_to_end
 
 if TYPE_CHECKING:
     from dashboard.frame import Page
     from drift_runs.measure.figures import Figure
+    from drift_runs.protocol.model import Protocol
     from drift_runs.tracking.records import ArmRecord
 
 SHARE = "share"
@@ -65,6 +67,12 @@ class Generated:
         run, done = self._run(arm)
         return data.rollouts(self.uri, run, done)
 
+    def rollout_pair(self, arm: ArmRecord) -> tuple[pa.Table, pa.Table]:
+        """The rollouts of what an arm is against, and its own, as they are compared."""
+        return pair_of_rollouts(
+            self.uri, self.run_of(self.against(arm)), self.run_of(arm.arm), ends_of(self.page.protocol, arm)
+        )
+
     def tasks(self, arm: str) -> pa.Table:
         """Own answers to tasks (schema ``TASKS``)."""
         run, done = self._run(arm)
@@ -85,3 +93,14 @@ class Generated:
             ((found.run_id, True) for found in self.page.campaign.arms if found.arm == arm and found.complete),
             (self.page.campaign.run_id, self.page.campaign.complete),
         )
+
+
+def ends_of(protocol: Protocol, arm: ArmRecord) -> tuple[str, ...]:
+    """End tokens at which an arm's rollouts and those beside them are cut: a server of texts writes none behind one."""
+    return () if arm.scored or protocol.chat is None else protocol.chat.ends
+
+
+def pair_of_rollouts(uri: str, against: str, run: str, ends: tuple[str, ...]) -> tuple[pa.Table, pa.Table]:
+    """Rollouts of two runs (schema ``ROLLOUTS``), cut at ``ends``."""
+    theirs, mine = (data.rollouts(uri, one, True) for one in (against, run))
+    return (up_to_end(theirs, ends), up_to_end(mine, ends)) if ends else (theirs, mine)

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboard import data
 from dashboard.components.cells import table
-from dashboard.components.generated import Generated
+from dashboard.components.generated import Generated, ends_of, pair_of_rollouts
 from dashboard.components.markup import Html, tag
 from dashboard.components.rollout_table import READINGS
 from dashboard.figures import write_number
@@ -41,16 +40,23 @@ def kind_readings(found: Generated, arms: Sequence[ArmRecord], prompts: Prompts)
     intervals = found.page.protocol.intervals
     drawn = (found.page.protocol.seeds.bootstrap, intervals.resamples, intervals.confidence)
     for arm in arms:
-        readings += _of_arm(found.uri, arm.arm, arm.run_id, found.run_of(found.against(arm)), kinds, drawn)
+        against, ends = found.run_of(found.against(arm)), ends_of(found.page.protocol, arm)
+        readings += _of_arm(found.uri, arm.arm, arm.run_id, against, ends, kinds, drawn)
     return readings
 
 
 @st.cache_data(ttl=60, show_spinner="Comparing rollouts by kind of prompt …", max_entries=100)
 def _of_arm(
-    uri: str, arm: str, run: str, against: str, kinds: dict[str, str], drawn: tuple[int, int, float]
+    uri: str,
+    arm: str,
+    run: str,
+    against: str,
+    ends: tuple[str, ...],
+    kinds: dict[str, str],
+    drawn: tuple[int, int, float],
 ) -> list[KindReading]:
     """``drawn``: seed, resamples and confidence of the protocol's intervals."""
-    theirs, mine = data.rollouts(uri, against, True), data.rollouts(uri, run, True)
+    theirs, mine = pair_of_rollouts(uri, against, run, ends)
     seed, resamples, confidence = drawn
     resampler = Resampler(seed=seed, resamples=resamples, confidence=confidence)
     common = set(theirs["prompt"].to_pylist()) & set(mine["prompt"].to_pylist())

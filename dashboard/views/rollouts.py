@@ -71,6 +71,10 @@ def _rollouts(page: Page, found: Generated, arms: list[ArmRecord]) -> None:
     said = "No published formula exists for the figure that others call Divergence-300 @32, so all four readings stand "
     said += f"here: {steps:,} tokens behind each prompt, decoded greedily on both sides."
     _say(said)
+    for arm in arms:
+        if (refused := found.figure(arm.arm, "rollout.refused", "count")) is not None:
+            words = f" was not rolled out from {refused.value:,.0f} of {refused.n:,} {refused.reason}"
+            st.html(tag("div", tag("b", arm.arm), words, cls="dr-notes"))
     _say(rollouts.sentence())
     st.html(rollouts.html(_rollout_caption(page)))
     csv_button(rollouts.csv_rows(), name=f"{_file(page)}-rollouts", key="rollouts")
@@ -155,7 +159,7 @@ def _prompts(page: Page, found: Generated, rollouts: RolloutTable) -> None:
     chosen = page.view.arm if page.view.arm in names else names[0]
     arm = next(arm for arm in rollouts.arms if arm.arm == chosen)
     against = found.against(arm)
-    pairs = pairs_of(found.rollouts(against), found.rollouts(chosen))
+    pairs = pairs_of(*found.rollout_pair(arm))
     row = st.container(horizontal=True)
     row.selectbox("Arm", names, width=215, **control("arm", chosen))
     if not pairs:

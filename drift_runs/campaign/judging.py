@@ -16,8 +16,8 @@ from drift_runs.campaign.request import GenerationReport
 from drift_runs.capture.execution import Captured
 from drift_runs.errors import DriftError, NotMeasured
 from drift_runs.generate.branch_figures import branch_figures
-from drift_runs.generate.figures import rollout_figures, sampled_figures, temperature_label
-from drift_runs.generate.rollouts import compare_rollouts
+from drift_runs.generate.figures import refused_figures, rollout_figures, sampled_figures, temperature_label
+from drift_runs.generate.rollouts import compare_rollouts, up_to_end
 from drift_runs.generate.sampled import compare_sampled
 from drift_runs.generate.task_figures import task_figures
 from drift_runs.generate.task_order import task_order_table
@@ -146,18 +146,8 @@ class Judging:
                     )
                 )
         if prompts := plan.prompts(execution):
-            mine = stored_rollouts(self.store, rollouts_lane(self.loaded, execution), 0, prompts)
-            tables[artifacts.ROLLOUTS_FILE] = mine
-            if not is_reference:
-                against = rollouts_lane(self.loaded, self._against(execution))
-                found = compare_rollouts(
-                    stored_rollouts(self.store, against, 0, prompts),
-                    mine,
-                    resampler=resampler,
-                    end_tokens=self.scenes.ends,
-                    cut=not execution.scored,
-                )
-                figures.append(rollout_figures(found, arm=execution.name, resampler=resampler))
+            tables[artifacts.ROLLOUTS_FILE], rolled = self._rollouts(execution, prompts, resampler)
+            figures += rolled
         for temperature in plan.temperatures(execution):
             mine, theirs = (
                 self._draws(sampled_lane(self.loaded, side, temperature), plan.sampled_prompts(execution))
@@ -184,6 +174,27 @@ class Judging:
             explored=explored,
             tables=tables,
         )
+
+    def _rollouts(
+        self, execution: Captured, prompts: Sequence[str], resampler: Resampler
+    ) -> tuple[pa.Table, list[pa.Table]]:
+        """What an execution wrote behind these prompts, and its figures; of the reference none."""
+        lane = rollouts_lane(self.loaded, execution)
+        known = {} if execution.scored else self.store.refused_prompts(lane.id, 0)
+        refused = {name: reason for name, reason in known.items() if name in prompts}
+        asked = [name for name in prompts if name not in refused]
+        if not asked:
+            return schema.ROLLOUTS.empty_table(), [refused_figures(refused, 0, arm=execution.name)]
+        mine = stored_rollouts(self.store, lane, 0, asked)
+        if execution is self.reference:
+            return mine, []
+        against = rollouts_lane(self.loaded, self._against(execution))
+        sides = [stored_rollouts(self.store, against, 0, asked), mine]
+        chat = self.loaded.protocol.chat
+        if cut := not execution.scored and chat is not None:
+            sides = [up_to_end(side, chat.ends) for side in sides]
+        found = compare_rollouts(*sides, resampler=resampler, end_tokens=self.scenes.ends)
+        return mine, [rollout_figures(found, arm=execution.name, resampler=resampler, cut=cut, refused=refused)]
 
     def _against(self, execution: Captured) -> Captured:
         if execution is self.reference:

@@ -54,18 +54,24 @@ def _asked(reports: Sequence[GenerationReport]) -> list[str]:
         for report in reports
         if report.explored is not None and report.explored.visited is not None
     }
-    if not visited:
-        return []
     said = [
         f"{name} wrote another token than the reference at {found['left']} of {sum(found.values())} places"
         + (f" and could not be asked at {found['refused']}" if found["refused"] else "")
         for name, found in visited.items()
     ]
-    return [
-        "No rows: such an arm is asked where others left the reference, so its roots are no sample of its own flips. "
-        + "; ".join(said)
-        + "."
-    ]
+    notes = []
+    if said:
+        notes.append(
+            "No rows: such an arm is asked where others left the reference, so its roots are no sample of its own "
+            f"flips. {'; '.join(said)}."
+        )
+    for report in reports:
+        if (refused := index(report.figures).get(Address("rollout.refused", "count"))) is not None:
+            notes.append(
+                f"{report.execution.name} was not rolled out from {refused['value']:.0f} of {refused['n']} "
+                f"{refused['reason']}"
+            )
+    return notes
 
 
 def _order(table: pa.Table) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +17,46 @@ from drift_runs.measure.quantiles import FIRM, WITHHELD
 from drift_runs.measure.resampler import Resampler, plural
 
 
-def rollout_figures(found: RolloutComparison, *, arm: str, resampler: Resampler) -> pa.Table:
+def rollout_figures(
+    found: RolloutComparison,
+    *,
+    arm: str,
+    resampler: Resampler,
+    cut: bool = False,
+    refused: Mapping[str, str] | None = None,
+) -> pa.Table:
     """Table ``FIGURES`` of one comparison of rollouts: prompts are the clusters, and no window is an outlier.
 
     ``rollout.early_stop`` and ``rollout.loop`` count rollouts: statistics ``reference.count``, ``candidate.count`` (the
     left and the right side) and ``differ.count``. Early stops are left out where end tokens are not known.
+
+    ``cut``: both sides were cut at their first end token, and it is said. ``refused``: of an arm whose server cannot be
+    asked all prompts, those that are not compared and why: ``rollout.refused`` counts them.
     """
     note = f"run {found.run}, tokens compared by {found.compared_by}"
-    if found.cut:
+    if cut:
         note += ", each side up to its first end token"
-    return _table(_Readings(found, "rollout", "", len(found.prompts), len(found.prompts), note, {}), arm, resampler)
+    table = _table(_Readings(found, "rollout", "", len(found.prompts), len(found.prompts), note, {}), arm, resampler)
+    return pa.concat_tables([table, refused_figures(refused, len(found.prompts), arm=arm)]) if refused else table
+
+
+def refused_figures(refused: Mapping[str, str], compared: int, *, arm: str) -> pa.Table:
+    """Table ``FIGURES`` of the prompts that a server cannot be asked, beside the number of those that it was."""
+    first = next(iter(refused))
+    return figures_table(
+        Figure(
+            arm=arm,
+            spec="rollout.refused",
+            statistic="count",
+            outliers=outliers,
+            scope_kind="all",
+            scope="all",
+            value=float(len(refused)),
+            n=len(refused) + compared,
+            reason=f"prompts that its server cannot be asked; {first}: {refused[first]}",
+        )
+        for outliers in ("with", "without")
+    )
 
 
 def sampled_figures(found: SampledComparison, *, arm: str, resampler: Resampler) -> pa.Table:

@@ -103,8 +103,6 @@ class RolloutComparison:
     """Tokens of the equal prefixes that have no log-probability on either side."""
     loop: Sides
     """Rollouts that repeat themselves, see ``loops``; ``differ``: one of the two does."""
-    cut: bool = False
-    """Compared up to the first end token of each side, and no further."""
     early_stop: Sides | None = None
     """Rollouts with an end token, which is an ordinary token in them; ``differ``: the first ones stand at different
     steps, or one side has none. None: end tokens or ids are not known."""
@@ -122,19 +120,15 @@ def compare_rollouts(
     run: int = 0,
     resampler: Resampler | None = None,
     end_tokens: Collection[int] = (),
-    cut: bool = False,
 ) -> RolloutComparison:
     """Two tables of schema ``ROLLOUTS``, the rollouts of one ``run``, in the order of ``left``'s prompts.
 
     Intervals are cluster bootstraps over prompts, given when there is a ``resampler`` and more than one prompt.
     ``end_tokens``: ids that end a turn; without them, or where a side gives no ids, early stops are not counted.
-    ``cut``: both sides are compared up to their first end token, because one of them writes nothing behind it.
-    ``NotComparable`` unless the prompts of both sides match one to one.
+    ``NotComparable`` unless the prompts of both sides match one to one. Where one side writes nothing behind an end
+    token, hand both of them over as :func:`up_to_end` cuts them.
     """
     ours, theirs = _by_prompt(left, run, "left"), _by_prompt(right, run, "right")
-    if cut:
-        for rows in (ours, theirs):
-            rows.update({prompt: _up_to_end(row, end_tokens) for prompt, row in rows.items()})
     reasons = prompt_reasons(tuple(ours), tuple(theirs))
     if reasons:
         raise NotComparable("; ".join(reasons), where=f"rollouts of run {run}", expected="the same prompts")
@@ -170,17 +164,22 @@ def compare_rollouts(
         logprobs=len(gaps),
         logprobs_excluded=excluded,
         loop=_sides([(item.left_loops, item.right_loops) for item in prompts]),
-        cut=cut,
         early_stop=_stops(prompts) if by_id and end_tokens else None,
     )
 
 
-def _up_to_end(row: dict, end_tokens: Collection[int]) -> dict:
-    """A rollout as far as its first end token, that included."""
-    if row["token_ids"] is None or (step := first_end(row["token_ids"], end_tokens)) is None:
-        return row
-    lists = {name: row[name] for name in ("tokens", "token_ids", "logprobs") if row[name] is not None}
-    return row | {name: values[: step + 1] for name, values in lists.items()}
+def up_to_end(rollouts: pa.Table, ends: Collection[str]) -> pa.Table:
+    """A table of schema ``ROLLOUTS`` with each rollout as far as its first end token, that included.
+
+    ``ends``: what end tokens say.
+    """
+    rows = []
+    for row in rollouts.to_pylist():
+        if (step := first_end(row["tokens"], ends)) is not None:
+            lists = {name: row[name] for name in ("tokens", "token_ids", "logprobs") if row[name] is not None}
+            row |= {name: values[: step + 1] for name, values in lists.items()}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=rollouts.schema)
 
 
 def prompt_reasons(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:

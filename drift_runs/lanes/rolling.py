@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from drift_runs.errors import CannotGive
 from drift_runs.generate.stepping import Choose, Continues, greedy, roll, rolled_table, sampled
 from drift_runs.lanes.identity import SAMPLED
 from drift_runs.store import Store
@@ -28,6 +29,7 @@ def roll_step(
 ) -> None:
     """Roll every prompt of a step, run by run, and keep each few of them. ``ends``: where a rule may say to stop."""
     rule = step["rule"]
+    stops = rule.get("stops") == "end"
     by_run: dict[int, list[tuple[str, list[int]]]] = {}
     for number, name, ids in step["prompts"]:
         by_run.setdefault(number, []).append((name, ids))
@@ -35,24 +37,27 @@ def roll_step(
         for begin in range(0, len(prompts), KEPT_AT_ONCE):
             started = time.perf_counter()
             part = prompts[begin : begin + KEPT_AT_ONCE]
-            rolled = [
-                (
-                    name,
-                    roll(
+            rolled, tokens = [], 0
+            for name, ids in part:
+                try:
+                    written = roll(
                         engine,
                         ids,
                         tokens=rule["tokens"],
                         choose=_choice(step["lane"], rule, name, number),
                         size=len(dictionary),
-                        stop=ends if rule.get("stops") == "end" else (),
-                    ),
-                )
-                for name, ids in part
-            ]
-            store.add_rollouts(step["generation"], number, rolled_table(rolled, dictionary, run=number))
-            tokens = sum(
-                len(ids) + len(written.token_ids) - 1 for (_, ids), (_, written) in zip(part, rolled, strict=True)
-            )
+                        stop=ends if stops else (),
+                    )
+                except CannotGive as refused:
+                    if not stops:
+                        raise
+                    # A server of texts reads this prompt otherwise than it is written, and perhaps the others not.
+                    store.refuse_prompt(step["generation"], number, name, refused.line())
+                    continue
+                rolled.append((name, written))
+                tokens += len(ids) + len(written.token_ids) - 1
+            if rolled:
+                store.add_rollouts(step["generation"], number, rolled_table(rolled, dictionary, run=number))
             told(len(part), tokens, time.perf_counter() - started)
 
 

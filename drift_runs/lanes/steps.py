@@ -119,7 +119,7 @@ def prompt_step(
     """One step with every prompt that a run lacks."""
     left = []
     for number in runs:
-        done = store.rolled_prompts(lane.id, number)
+        done = store.rolled_prompts(lane.id, number) | store.refused_prompts(lane.id, number).keys()
         left += [[number, name, list(loaded.prompt_ids.ids[name])] for name in prompts if name not in done]
     return [{"lane": lane.kind, "generation": lane.id, "rule": dict(lane.rule), "prompts": left}] if left else []
 

@@ -5,6 +5,7 @@
     <store>/generation/<generation id>/<window>/<position>.none.json        why a grammar allows no future of a root
     <store>/generation/<generation id>/<task>.parquet                       schema FUTURES: the answer to a task
     <store>/generation/<generation id>/rollouts-<run>.parquet               schema ROLLOUTS: one draw, prompt by prompt
+    <store>/generation/<generation id>/refused-<run>/<prompt>.json          why a server cannot be asked a prompt
 
 A lane is of one kind, so that a task and a window of one name never meet. What is listed here is whole: a run that was
 killed goes on with the futures, answers and prompts that are missing.
@@ -82,13 +83,7 @@ class GenerationFiles:
         reasons = {}
         for path in self.generation_folder(generation).glob("*/*.none.json"):
             if name := _NO_FUTURE.fullmatch(path.name):
-                try:
-                    reason = json.loads(path.read_text("utf-8"))["reason"]
-                except (OSError, ValueError, KeyError, TypeError):
-                    reason = None
-                if not isinstance(reason, str):
-                    raise StoreError("no reason can be read", where=str(path), todo="remove the file and run again")
-                reasons[path.parent.name, int(name[1])] = reason
+                reasons[path.parent.name, int(name[1])] = _reason(path)
         return reasons
 
     def write_answer(self, generation: str, task: str, answer: pa.Table) -> Path:
@@ -142,6 +137,28 @@ class GenerationFiles:
         path = self.rollouts_file(generation, run)
         return frozenset(read_table(path, schema.ROLLOUTS)["prompt"].to_pylist()) if path.is_file() else frozenset()
 
+    def refuse_prompt(self, generation: str, run: int, prompt: str, reason: str) -> Path:
+        """Keep that a prompt cannot be rolled out, and why, so that a later run does not try it again."""
+        path = self.generation_folder(generation) / f"refused-{run}" / f"{prompt}.json"
+        write_json(path, {"reason": reason})
+        return path
+
+    def refused_prompts(self, generation: str, run: int) -> dict[str, str]:
+        """Names of the prompts of a run that cannot be rolled out, in order, and why."""
+        found = sorted((self.generation_folder(generation) / f"refused-{run}").glob("*.json"))
+        return {path.stem: _reason(path) for path in found}
+
     def read_rollouts(self, generation: str, run: int) -> pa.Table:
         """One run, schema ``ROLLOUTS``, in the order in which it was written."""
         return read_table(self.rollouts_file(generation, run), schema.ROLLOUTS)
+
+
+def _reason(path: Path) -> str:
+    """``StoreError`` for a damaged file."""
+    try:
+        reason = json.loads(path.read_text("utf-8"))["reason"]
+    except (OSError, ValueError, KeyError, TypeError):
+        reason = None
+    if not isinstance(reason, str):
+        raise StoreError("no reason can be read", where=str(path), todo="remove the file and run again")
+    return reason

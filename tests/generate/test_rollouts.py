@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drift_runs.errors import NotComparable
-from drift_runs.generate.rollouts import Sides, compare_rollouts
+from drift_runs.generate.rollouts import Sides, compare_rollouts, up_to_end
 from drift_runs.importers import rollouts
 from drift_runs.measure.resampler import Resampler
 from drift_runs.schema import ROLLOUTS
@@ -144,12 +144,12 @@ def test_both_sides_are_cut_at_their_own_end():
         ("early", list("aeb")), ("late", list("aab")), ("other", list("abe")), ids=[[5, 1, 6], [5, 5, 6], [5, 6, 1]]
     )
     other = table(("early", list("ae")), ("late", list("aab")), ("other", list("ae")), ids=[[5, 1], [5, 5, 6], [5, 1]])
-    found = compare_rollouts(one, other, end_tokens={1}, cut=True)
+    found = compare_rollouts(up_to_end(one, {"e"}), up_to_end(other, {"e"}), end_tokens={1})
     assert [(item.left_tokens, item.right_tokens, item.prefix_tokens, item.exact) for item in found.prompts] == [
         (2, 2, 2, True),
         (3, 3, 3, True),
         (3, 2, 1, False),
     ]
-    assert found.cut and found.early_stop == Sides(left=2, right=2, differ=1)
+    assert found.early_stop == Sides(left=2, right=2, differ=1)
     whole = compare_rollouts(one, other, end_tokens={1})
-    assert not whole.cut and whole.prompts[0].left_tokens == 3 and not whole.prompts[0].exact
+    assert whole.prompts[0].left_tokens == 3 and not whole.prompts[0].exact
