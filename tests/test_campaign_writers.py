@@ -208,7 +208,11 @@ def test_a_place_that_its_server_cannot_be_asked_at_is_counted(
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read())
 
+    busy = [(503, {"error": "busy"})]
+
     def completions(body: Any) -> Any:
+        if busy and "cd e" in body["prompt"]:
+            return busy.pop()
         answer = forwarded("/v1/completions", body)
         answer["usage"]["prompt_tokens"] += len(body["prompt"]) > 20 or "cd e" in body["prompt"]
         return answer
@@ -233,6 +237,9 @@ def test_a_place_that_its_server_cannot_be_asked_at_is_counted(
             if row["spec"] in ("rollout.exact", "rollout.refused") and row["outliers"] == "with"
         }
         assert rolled["count"] == (1, 3) and rolled["share"][1] == 2
+        assert report.retries == {"futures": 0, "rollouts": 1, "tasks": 0} and not busy
+        with artifact(campaign.uri, run_of(campaign, "writer"), artifacts.GENERATION_RETRIES_FILE) as path:
+            assert json.loads(path.read_text("utf-8")) == report.retries
         asked = len(between.asked)
         assert campaign.run().already_complete and campaign.reporter.items_left == 0
         assert len(between.asked) - asked < 3, "nothing is asked twice"

@@ -152,5 +152,8 @@ class Generation:
             }
         )
         self.log.log_generation(execution, key, report.tables, bounds)
+        if execution.listed:
+            files = {artifacts.GENERATION_RETRIES_FILE: canonical_json(dict(report.retries))}
+            self.log.tracker.log_files(self.log.run_of(execution), files)
         if execution is not self.reference:
             self.log.results.add_figures(execution.name, report.figures)

@@ -173,7 +173,14 @@ class Judging:
             figures=together,
             explored=explored,
             tables=tables,
+            retries=self._retries(execution),
         )
+
+    def _retries(self, execution: Captured) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for lane in self.plan.lanes(execution):
+            found[lane.kind] = found.get(lane.kind, 0) + self.store.lane_retries(lane.id)
+        return found
 
     def _rollouts(
         self, execution: Captured, prompts: Sequence[str], resampler: Resampler

@@ -216,6 +216,10 @@ class Logbook:
         """Keep what an engine was found to give beside what was measured with it."""
         self.tracker.log_files(run_id, {artifacts.PROBE_FILE: canonical_json(dict(self.probes[name]))})
 
+    def run_of(self, execution: Execution) -> str:
+        """The run that holds what an execution wrote: the campaign's for its reference."""
+        return self.run_id if execution is self.reference else self.outcomes[execution.name].run_id
+
     def log_generation(
         self, execution: Execution, key: str, tables: Mapping[str, pa.Table], bounds: tuple[str, ...]
     ) -> None:
@@ -223,7 +227,7 @@ class Logbook:
 
         ``key``: a digest of all of it. A run that carries the very same is left alone.
         """
-        run_id = self.run_id if execution is self.reference else self.outcomes[execution.name].run_id
+        run_id = self.run_of(execution)
         if self.tracker.generation_key(run_id) != key:
             self.tracker.log_generation(run_id, key, tables, arm=execution.name, bounds=bounds)
             self._joined = True

@@ -76,6 +76,8 @@ class GenerationReport:
     """Its roots; None for the reference, and where none are followed."""
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     """All that is logged of it: artifact to table."""
+    retries: Mapping[str, int] = field(default_factory=dict)
+    """Lane of a server to the requests of it that were sent again: each answer is one request's all the same."""
     error: DriftError | None = None
 
 

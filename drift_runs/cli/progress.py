@@ -104,6 +104,8 @@ class CampaignProgress:
         self._line.clear()
         if report.error is not None:
             self.note(f"warning: no generation of {report.execution.name}: {report.error.line()}")
+        if again := sum(report.retries.values()):
+            self.note(f"warning: {again} requests of {report.execution.name} were sent again while it wrote")
 
     def note(self, text: str) -> None:
         self._line.clear()

@@ -249,6 +249,7 @@ def _as_json(result) -> dict:
             {
                 "arm": report.execution.name,
                 "error": report.error.line() if report.error else None,
+                "retries": dict(report.retries),
                 # Null where none are followed, and of an arm without rows, whose flips nobody sees.
                 "flips": existing.flips if existing else None,
                 "strong_overturns": existing.strong if existing else None,

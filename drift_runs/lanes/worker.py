@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drift_runs.capture.serving import ask_first, check_unchanged, open_engine, peak_bytes, send, serve
+from drift_runs.capture.serving import Opened, ask_first, check_unchanged, open_engine, peak_bytes, send, serve
 from drift_runs.engines.base import TakesState
 from drift_runs.engines.grammar import Grammar, Grammars
 from drift_runs.engines.listed_branches import ListedBranches
@@ -57,13 +58,27 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     bench = _Bench(engine, Store(Path(job["store"])), opened.dictionary, ends, events)
     bench.store.write_dictionary(opened.dictionary)
     for step in job["steps"]:
-        if step["lane"] in (FUTURES, TASKS):
-            _WindowStep(bench, step).take()
-        else:
-            _rolled(bench, step)
+        with _retries_noted(opened, bench.store, step):
+            if step["lane"] in (FUTURES, TASKS):
+                _WindowStep(bench, step).take()
+            else:
+                _rolled(bench, step)
         check_unchanged(job)
     send(events, event="done", peak_bytes=peak_bytes())
     opened.engine.close()
+
+
+@contextlib.contextmanager
+def _retries_noted(opened: Opened, store: Store, step: dict[str, Any]) -> Iterator[None]:
+    """Requests that are sent again count, whatever becomes of the step."""
+    if not opened.opening.kind.listed:
+        yield
+        return
+    before = opened.engine.retries
+    try:
+        yield
+    finally:
+        store.add_lane_retries(step["generation"], opened.engine.retries - before)
 
 
 def _rolled(bench: _Bench, step: dict[str, Any]) -> None:

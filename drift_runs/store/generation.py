@@ -5,6 +5,7 @@
     <store>/generation/<generation id>/<window>/<position>.none.json        why a grammar allows no future of a root
     <store>/generation/<generation id>/<task>.parquet                       schema FUTURES: the answer to a task
     <store>/generation/<generation id>/rollouts-<run>.parquet               schema ROLLOUTS: one draw, prompt by prompt
+    <store>/generation/<generation id>/retries.json                         requests to a server that were sent again
     <store>/generation/<generation id>/refused-<run>/<prompt>.json          why a server cannot be asked a prompt
 
 A lane is of one kind, so that a task and a window of one name never meet. What is listed here is whole: a run that was
@@ -61,6 +62,25 @@ class GenerationFiles:
             if name := _FUTURE.fullmatch(path.name):
                 found.add(FutureKey(path.parent.name, int(name[1]), int(name[2])))
         return frozenset(found)
+
+    def add_lane_retries(self, generation: str, count: int) -> None:
+        """Count requests of a lane that had to be sent again beside those that are noted."""
+        if count or not self._lane_retries_file(generation).is_file():
+            write_json(self._lane_retries_file(generation), {"requests": self.lane_retries(generation) + count})
+
+    def lane_retries(self, generation: str) -> int:
+        """Requests of a lane that were sent again. ``StoreError`` for a damaged file."""
+        path = self._lane_retries_file(generation)
+        try:
+            count = json.loads(path.read_text("utf-8"))["requests"] if path.is_file() else 0
+        except (OSError, ValueError, KeyError, TypeError):
+            count = None
+        if type(count) is not int:
+            raise StoreError("no count can be read", where=str(path), todo="remove the file and run again")
+        return count
+
+    def _lane_retries_file(self, generation: str) -> Path:
+        return self.generation_folder(generation) / "retries.json"
 
     def write_future(self, generation: str, future: pa.Table) -> Path:
         """Keep one future, a row of schema ``FUTURES``, under its window, position and first token."""
