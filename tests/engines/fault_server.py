@@ -171,6 +171,11 @@ class FaultServer:
     refuses: set[str] = field(default_factory=set)
     """What it refuses with status 400."""
     most_logprobs: int = SIZE
+    chunk_tokens: int | None = None
+    """Tokens of a prompt that are evaluated at once; None: all."""
+    border: str = ""
+    """What becomes of a prompt's rows at the border of a chunk: ``lost``, there ``twice``, ``stale`` (the row before
+    once more), or ``moved`` by one from there on."""
     delay_s: float = 0.0
     recorded: dict[str, bytes] = field(default_factory=dict)
     """Whole answers by path, given instead of the made-up model's."""
@@ -330,7 +335,7 @@ class Handler(BaseHTTPRequestHandler):
             choice |= {"token_ids": written, "prompt_token_ids": echoed}
         choice["prompt_logprobs"] = choice["logprobs"] = None
         if "prompt_logprobs" in body and "prompt_logprobs" in state.knows and not ignored:
-            rows = spoiled(self.rows(prompt, body["prompt_logprobs"]), fault)
+            rows = spoiled(self.prompt_rows(prompt, body["prompt_logprobs"]), fault)
             choice["prompt_logprobs"] = [
                 None
                 if row is None
@@ -357,10 +362,12 @@ class Handler(BaseHTTPRequestHandler):
         if kind == "ignored":
             return {"text": "", "meta_info": told}
         start, top_k = body["logprob_start_len"], body["top_logprobs_num"]
-        rows = self.rows([*prompt, *written], top_k, first=len(prompt) if start < 0 else start)
+        if start < 0:
+            rows = self.rows([*prompt, *written], top_k, first=len(prompt))
+        else:
+            rows = self.prompt_rows(prompt, top_k)[start:]
         side = "output" if start < 0 else "input"
-        count = len(written) if start < 0 else len(prompt) - start
-        rows = spoiled([None, *rows[1:count]] if start >= 0 else rows[:count], fault)
+        rows = spoiled([None, *rows[1:]] if start >= 0 else rows[: len(written)], fault)
         owns = [prompt[start] if row is None else row.own for row in rows]
         if kind == "wrong_ids":
             owns[len(owns) // 2] = (owns[len(owns) // 2] + 1) % SIZE
@@ -373,6 +380,7 @@ class Handler(BaseHTTPRequestHandler):
         ]
         if "token_ids_logprob" in body:
             first = len(prompt) if start < 0 else start
+            count = len(written) if start < 0 else len(prompt) - start
             named = self.rows([*prompt, *written], 0, first=first, named=body["token_ids_logprob"])[:count]
             told[f"{side}_token_ids_logprobs"] = [
                 None
@@ -382,20 +390,39 @@ class Handler(BaseHTTPRequestHandler):
             ]
         return {"text": "", "meta_info": told}
 
+    def prompt_rows(self, prompt: Sequence[int], top_k: int) -> list[Listed | None]:
+        """A row a token, put together from those of the chunks as ``border`` says."""
+        state = self.server_state
+        rows = self.rows(prompt, top_k)
+        if not state.border or state.chunk_tokens is None:
+            return rows
+        borders = range(state.chunk_tokens, len(rows), state.chunk_tokens)
+        if state.border == "lost":
+            return [row for at, row in enumerate(rows) if at not in borders[:1]]
+        if state.border == "twice":
+            return [one for at, row in enumerate(rows) for one in [row] * (1 + (at in borders[:1]))]
+        wrong = borders if state.border == "stale" else range(state.chunk_tokens, len(rows))
+        for at in wrong:
+            # Of the history before, and the right token is looked up in it: no dialect can tell.
+            rows[at] = self.row(prompt[: at - 1], prompt[at], top_k)
+        return rows
+
+    def row(self, history: Sequence[int], own: int, top_k: int, *, named: list[int] | None = None) -> Listed:
+        model = self.server_state.model
+        best = model.best(history)
+        ids = [own, *(token for token in (best[:top_k] if named is None else named) if token != own)]
+        ranks = {token: rank for rank, token in enumerate(best, start=1)}
+        return Listed(own, [(token, model.logprob(ranks[token]), ranks[token]) for token in ids])
+
     def rows(
         self, tokens: Sequence[int], top_k: int, *, first: int = 0, named: list[int] | None = None
     ) -> list[Listed | None]:
         """A row a token from ``first`` on, null for the very first token."""
-        model = self.server_state.model
         rows: list[Listed | None] = [None] if first == 0 else []
-        for position in range(max(1, first), len(tokens)):
-            best = model.best(tokens[:position])
-            listed = named if named is not None else best[:top_k]
-            own = tokens[position]
-            ids = [own, *(token for token in listed if token != own)]
-            ranks = {token: rank for rank, token in enumerate(best, start=1)}
-            rows.append(Listed(own, [(token, model.logprob(ranks[token]), ranks[token]) for token in ids]))
-        return rows
+        return rows + [
+            self.row(tokens[:position], tokens[position], top_k, named=named)
+            for position in range(max(1, first), len(tokens))
+        ]
 
     @staticmethod
     def legacy(rows: list[Listed | None], tokens: Sequence[int]) -> dict[str, Any]:
