@@ -1,5 +1,7 @@
 """A test double: a server on loopback that answers like vLLM or SGLang over a made-up model, and breaks as it is told.
 
+``fault_llama`` answers like llama.cpp's server over the same model, with the same faults.
+
 The made-up model's distribution is known in closed form: behind a history, the entry of rank r has probability
 2^-(r+1) / (1 - 2^-V). So a test knows every right number without asking the server.
 """
@@ -16,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 SIZE = 64
 LN_REST = math.log1p(-(2.0**-SIZE))
@@ -226,12 +228,21 @@ class FaultServer:
         self._http.socket.close()
 
 
+State = TypeVar("State", bound=FaultServer)
+
+
 @contextmanager
 def serving(**changed: Any) -> Iterator[FaultServer]:
     """A running server; ``url`` says where."""
-    state = FaultServer(**changed)
+    with running(FaultServer(**changed), Handler) as state:
+        yield state
 
-    class Bound(Handler):
+
+@contextmanager
+def running(state: State, handler: type[Handler]) -> Iterator[State]:
+    """The server of ``state``, its pages those of ``handler``."""
+
+    class Bound(handler):
         server_state = state
 
     http = _Quiet(("127.0.0.1", 0), Bound)
@@ -265,34 +276,27 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        state = self.server_state
-        if self.path == "/v1/models":
-            # The time is new each time, as in a real server: no sign of another model.
-            card = {"id": state.served, "root": state.root, "created": time.time(), "max_model_len": state.context}
-            self.answer({"object": "list", "data": [card]})
-        elif self.path == "/version":
-            self.answer({"version": state.version})
-        elif self.path == "/metrics":
-            self.send(
-                200, b'vllm:cache_config_info{block_size="16",cache_dtype="%b"} 1.0\n' % state.cache_dtype.encode()
-            )
-        else:
+        content = self.page(self.path)
+        if content is None:
             self.answer({"error": {"message": "no such page"}}, status=404)
+        elif isinstance(content, bytes):
+            self.send(200, content)
+        else:
+            self.answer(content)
 
     def do_POST(self) -> None:
         state = self.server_state
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         state.headers.append(dict(self.headers))
-        if self.path == "/tokenize" and self.path not in state.recorded:
-            self.answer({"tokens": [ord(letter) % SIZE for letter in body["prompt"]]})
+        if self.path not in state.recorded and (said := self.aside(self.path, body)) is not None:
+            self.answer(said)
             return
         state.enter(self.path, body)
         fault = state.fault()
         try:
             if state.delay_s:
                 time.sleep(state.delay_s)
-            answer = self.generate if self.path == "/generate" else self.completion
-            content = state.recorded.get(self.path) or json.dumps(answer(body, fault)).encode()
+            content = state.recorded.get(self.path) or json.dumps(self.scored(self.path, body, fault)).encode()
         except Refused as refused:
             state.leave()
             self.answer({"error": {"message": str(refused), "code": 400}}, status=400)
@@ -305,6 +309,26 @@ class Handler(BaseHTTPRequestHandler):
             return
         state.leave()
         self.send(200, content)
+
+    def page(self, path: str) -> Any:
+        """What a GET gives, bytes as they are; None: there is no such page."""
+        state = self.server_state
+        if path == "/v1/models":
+            # The time is new each time, as in a real server: no sign of another model.
+            card = {"id": state.served, "root": state.root, "created": time.time(), "max_model_len": state.context}
+            return {"object": "list", "data": [card]}
+        if path == "/version":
+            return {"version": state.version}
+        if path == "/metrics":
+            return b'vllm:cache_config_info{block_size="16",cache_dtype="%b"} 1.0\n' % state.cache_dtype.encode()
+        return None
+
+    def aside(self, path: str, body: dict[str, Any]) -> Any | None:
+        """The answer to a request that no fault spoils; None where it is one of scoring."""
+        return {"tokens": [ord(letter) % SIZE for letter in body["prompt"]]} if path == "/tokenize" else None
+
+    def scored(self, path: str, body: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
+        return (self.generate if path == "/generate" else self.completion)(body, fault)
 
     def completion(self, body: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
         """vLLM's ``/v1/completions``."""

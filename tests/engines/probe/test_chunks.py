@@ -21,6 +21,7 @@ from drift_runs.engines.probe.compared import row_apart_nats
 from drift_runs.engines.probe.run import probe
 from drift_runs.machine import Place
 from tests.engines.conftest import Opener, settings
+from tests.engines.fault_llama import serving_llama
 from tests.engines.fault_server import SIZE, FaultServer, serving
 from tests.engines.llama_server_process import llama_server
 from tests.engines.probe import toy
@@ -134,11 +135,11 @@ class TestWhatIsSent:
         assert found.answer == OPEN and "not asked" in found.evidence
 
     def test_few_requests_where_each_position_is_one(self) -> None:
-        double = toy_of(toy.ToyServer, context=4_096)
+        double = toy_of(toy.SendsTheLastRowAlone, context=4_096)
         found = chunks(double, chunk_task(LONG, shape="decode"))
         assert found.answer == YES and "2,112 of the 2,300 tokens" in found.evidence
         assert sum(len(request["prompt"]) > 100 for request in double.requests) < 24
-        off = toy_of(toy.ToyServer, context=4_096)
+        off = toy_of(toy.SendsTheLastRowAlone, context=4_096)
         assert chunks(off, chunk_task(LONG, shape="decode", cache_prompt=False)).answer == YES
         assert sum(len(request["prompt"]) > 300 for request in off.requests) == 5, "without a cache there are no steps"
 
@@ -207,6 +208,18 @@ class TestRealDialects:
             within = self.asked(state, dialect, tokens=128)
         assert found.answer == NO and evidence in found.evidence, found.evidence
         assert within.answer == YES
+
+    @pytest.mark.parametrize("border", ["", "lost"])
+    def test_llama_server_that_loses_a_token_of_what_it_evaluates_at_once(self, border: str) -> None:
+        task = chunk_task(300, size=SIZE, shape="decode")
+        found = settings(path_shape="decode", context_tokens=4_096)
+        with (
+            serving_llama(chunk_tokens=256, border=border) as state,
+            LlamaServer(Place(url=state.url, timeout_s=20.0), found, dictionary_size=SIZE) as engine,
+        ):
+            answer = probe(engine, task).answer("chunks")
+        assert answer.answer == (NO if border else YES), answer.evidence
+        assert "asked for alone" in answer.evidence
 
 
 class TestRealEngines:
