@@ -143,7 +143,7 @@ def _found(asking: Asking) -> tuple[Verdict, str]:
         apart, next_to = row_apart_nats(rows.entries[at], other), rows.alone_nats(at)
         largest, alone = np.nanmax([largest, apart]), np.nanmax([alone, next_to])
         asking.measured["chunks_largest_nats"] = float(largest)
-        # Up to a third of the way to the next row is what a coarse cache may do in other pieces; another row is further.
+        # A third of the way to the next row is what a coarse cache may do in other pieces; another row is further.
         if not apart <= max(APART_NATS, next_to / 3):
             place = _place(rows, other, at)
             return NO, f"{sent}: the row of position {at:,} is {apart:.3g} nats apart from the one {how}{place}"
