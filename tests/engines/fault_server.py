@@ -1,5 +1,7 @@
 """A test double: a server on loopback that answers like vLLM or SGLang over a made-up model, and breaks as it is told.
 
+``fault_llama`` answers like llama.cpp's server over the same model, with the same faults.
+
 The made-up model's distribution is known in closed form: behind a history, the entry of rank r has probability
 2^-(r+1) / (1 - 2^-V). So a test knows every right number without asking the server.
 """
@@ -16,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 SIZE = 64
 LN_REST = math.log1p(-(2.0**-SIZE))
@@ -171,6 +173,11 @@ class FaultServer:
     refuses: set[str] = field(default_factory=set)
     """What it refuses with status 400."""
     most_logprobs: int = SIZE
+    chunk_tokens: int | None = None
+    """Tokens of a prompt that are evaluated at once; None: all."""
+    border: str = ""
+    """What becomes of a prompt's rows at the border of a chunk: ``lost``, there ``twice``, ``stale`` (the row before
+    once more), or ``moved`` by one from there on."""
     delay_s: float = 0.0
     recorded: dict[str, bytes] = field(default_factory=dict)
     """Whole answers by path, given instead of the made-up model's."""
@@ -221,12 +228,21 @@ class FaultServer:
         self._http.socket.close()
 
 
+State = TypeVar("State", bound=FaultServer)
+
+
 @contextmanager
 def serving(**changed: Any) -> Iterator[FaultServer]:
     """A running server; ``url`` says where."""
-    state = FaultServer(**changed)
+    with running(FaultServer(**changed), Handler) as state:
+        yield state
 
-    class Bound(Handler):
+
+@contextmanager
+def running(state: State, handler: type[Handler]) -> Iterator[State]:
+    """The server of ``state``, its pages those of ``handler``."""
+
+    class Bound(handler):
         server_state = state
 
     http = _Quiet(("127.0.0.1", 0), Bound)
@@ -260,34 +276,27 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        state = self.server_state
-        if self.path == "/v1/models":
-            # The time is new each time, as in a real server: no sign of another model.
-            card = {"id": state.served, "root": state.root, "created": time.time(), "max_model_len": state.context}
-            self.answer({"object": "list", "data": [card]})
-        elif self.path == "/version":
-            self.answer({"version": state.version})
-        elif self.path == "/metrics":
-            self.send(
-                200, b'vllm:cache_config_info{block_size="16",cache_dtype="%b"} 1.0\n' % state.cache_dtype.encode()
-            )
-        else:
+        content = self.page(self.path)
+        if content is None:
             self.answer({"error": {"message": "no such page"}}, status=404)
+        elif isinstance(content, bytes):
+            self.send(200, content)
+        else:
+            self.answer(content)
 
     def do_POST(self) -> None:
         state = self.server_state
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         state.headers.append(dict(self.headers))
-        if self.path == "/tokenize" and self.path not in state.recorded:
-            self.answer({"tokens": [ord(letter) % SIZE for letter in body["prompt"]]})
+        if self.path not in state.recorded and (said := self.aside(self.path, body)) is not None:
+            self.answer(said)
             return
         state.enter(self.path, body)
         fault = state.fault()
         try:
             if state.delay_s:
                 time.sleep(state.delay_s)
-            answer = self.generate if self.path == "/generate" else self.completion
-            content = state.recorded.get(self.path) or json.dumps(answer(body, fault)).encode()
+            content = state.recorded.get(self.path) or json.dumps(self.scored(self.path, body, fault)).encode()
         except Refused as refused:
             state.leave()
             self.answer({"error": {"message": str(refused), "code": 400}}, status=400)
@@ -300,6 +309,26 @@ class Handler(BaseHTTPRequestHandler):
             return
         state.leave()
         self.send(200, content)
+
+    def page(self, path: str) -> Any:
+        """What a GET gives, bytes as they are; None: there is no such page."""
+        state = self.server_state
+        if path == "/v1/models":
+            # The time is new each time, as in a real server: no sign of another model.
+            card = {"id": state.served, "root": state.root, "created": time.time(), "max_model_len": state.context}
+            return {"object": "list", "data": [card]}
+        if path == "/version":
+            return {"version": state.version}
+        if path == "/metrics":
+            return b'vllm:cache_config_info{block_size="16",cache_dtype="%b"} 1.0\n' % state.cache_dtype.encode()
+        return None
+
+    def aside(self, path: str, body: dict[str, Any]) -> Any | None:
+        """The answer to a request that no fault spoils; None where it is one of scoring."""
+        return {"tokens": [ord(letter) % SIZE for letter in body["prompt"]]} if path == "/tokenize" else None
+
+    def scored(self, path: str, body: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
+        return (self.generate if path == "/generate" else self.completion)(body, fault)
 
     def completion(self, body: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
         """vLLM's ``/v1/completions``."""
@@ -330,7 +359,7 @@ class Handler(BaseHTTPRequestHandler):
             choice |= {"token_ids": written, "prompt_token_ids": echoed}
         choice["prompt_logprobs"] = choice["logprobs"] = None
         if "prompt_logprobs" in body and "prompt_logprobs" in state.knows and not ignored:
-            rows = spoiled(self.rows(prompt, body["prompt_logprobs"]), fault)
+            rows = spoiled(self.prompt_rows(prompt, body["prompt_logprobs"]), fault)
             choice["prompt_logprobs"] = [
                 None
                 if row is None
@@ -357,10 +386,12 @@ class Handler(BaseHTTPRequestHandler):
         if kind == "ignored":
             return {"text": "", "meta_info": told}
         start, top_k = body["logprob_start_len"], body["top_logprobs_num"]
-        rows = self.rows([*prompt, *written], top_k, first=len(prompt) if start < 0 else start)
+        if start < 0:
+            rows = self.rows([*prompt, *written], top_k, first=len(prompt))
+        else:
+            rows = self.prompt_rows(prompt, top_k)[start:]
         side = "output" if start < 0 else "input"
-        count = len(written) if start < 0 else len(prompt) - start
-        rows = spoiled([None, *rows[1:count]] if start >= 0 else rows[:count], fault)
+        rows = spoiled([None, *rows[1:]] if start >= 0 else rows[: len(written)], fault)
         owns = [prompt[start] if row is None else row.own for row in rows]
         if kind == "wrong_ids":
             owns[len(owns) // 2] = (owns[len(owns) // 2] + 1) % SIZE
@@ -373,6 +404,7 @@ class Handler(BaseHTTPRequestHandler):
         ]
         if "token_ids_logprob" in body:
             first = len(prompt) if start < 0 else start
+            count = len(written) if start < 0 else len(prompt) - start
             named = self.rows([*prompt, *written], 0, first=first, named=body["token_ids_logprob"])[:count]
             told[f"{side}_token_ids_logprobs"] = [
                 None
@@ -382,20 +414,39 @@ class Handler(BaseHTTPRequestHandler):
             ]
         return {"text": "", "meta_info": told}
 
+    def prompt_rows(self, prompt: Sequence[int], top_k: int) -> list[Listed | None]:
+        """A row a token, put together from those of the chunks as ``border`` says."""
+        state = self.server_state
+        rows = self.rows(prompt, top_k)
+        if not state.border or state.chunk_tokens is None:
+            return rows
+        borders = range(state.chunk_tokens, len(rows), state.chunk_tokens)
+        if state.border == "lost":
+            return [row for at, row in enumerate(rows) if at not in borders[:1]]
+        if state.border == "twice":
+            return [one for at, row in enumerate(rows) for one in [row] * (1 + (at in borders[:1]))]
+        wrong = borders if state.border == "stale" else range(state.chunk_tokens, len(rows))
+        for at in wrong:
+            # Of the history before, and the right token is looked up in it: no dialect can tell.
+            rows[at] = self.row(prompt[: at - 1], prompt[at], top_k)
+        return rows
+
+    def row(self, history: Sequence[int], own: int, top_k: int, *, named: list[int] | None = None) -> Listed:
+        model = self.server_state.model
+        best = model.best(history)
+        ids = [own, *(token for token in (best[:top_k] if named is None else named) if token != own)]
+        ranks = {token: rank for rank, token in enumerate(best, start=1)}
+        return Listed(own, [(token, model.logprob(ranks[token]), ranks[token]) for token in ids])
+
     def rows(
         self, tokens: Sequence[int], top_k: int, *, first: int = 0, named: list[int] | None = None
     ) -> list[Listed | None]:
         """A row a token from ``first`` on, null for the very first token."""
-        model = self.server_state.model
         rows: list[Listed | None] = [None] if first == 0 else []
-        for position in range(max(1, first), len(tokens)):
-            best = model.best(tokens[:position])
-            listed = named if named is not None else best[:top_k]
-            own = tokens[position]
-            ids = [own, *(token for token in listed if token != own)]
-            ranks = {token: rank for rank, token in enumerate(best, start=1)}
-            rows.append(Listed(own, [(token, model.logprob(ranks[token]), ranks[token]) for token in ids]))
-        return rows
+        return rows + [
+            self.row(tokens[:position], tokens[position], top_k, named=named)
+            for position in range(max(1, first), len(tokens))
+        ]
 
     @staticmethod
     def legacy(rows: list[Listed | None], tokens: Sequence[int]) -> dict[str, Any]:

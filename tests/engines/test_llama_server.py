@@ -372,6 +372,9 @@ def test_what_it_says(open_server: OpenServer) -> None:
 def test_offsets_that_differ_are_no_constant() -> None:
     assert mass_of([1e-4, 1e-4 + LARGEST_SPREAD_NATS * 0.99]).normalised
     assert not mass_of([1e-4, 1e-4 + LARGEST_SPREAD_NATS * 1.01]).normalised
+    for total in (2e-2, -2e-2, float("nan"), float("-inf")):
+        with pytest.raises(ServerError, match="whole row sum to"):
+            mass_of([1e-4, total])
     assert str(mass_of([1e-4, 3e-4])) == "2.00e-04 (1.00e-04 to 3.00e-04 in 2 rows)"
 
 

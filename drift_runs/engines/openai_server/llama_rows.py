@@ -20,6 +20,10 @@ LARGEST_SPREAD_NATS = 5e-4
 """Offsets of different rows further apart than this are no constant that could be subtracted."""
 
 
+LARGEST_MASS_NATS = 1e-2
+"""A whole row whose sum is further from 1 is not rounded: it holds logits, or zeros, and nothing can be subtracted."""
+
+
 class LogMass(NamedTuple):
     """ln of the sum of a row's probabilities, over several whole rows: 0 where they sum to 1."""
 
@@ -67,8 +71,16 @@ def whole_row(entry: Mapping[str, Any], *, dictionary_size: int, where: str) -> 
     return WholeRow(total, [known[token] for token in range(dictionary_size)])
 
 
-def mass_of(totals_nats: Sequence[float]) -> LogMass:
-    """Over the ``log_mass_nats`` of several rows."""
+def mass_of(totals_nats: Sequence[float], *, where: str = "") -> LogMass:
+    """Over the ``log_mass_nats`` of several rows. ``ServerError`` where one of them is no log-probability's."""
+    for total in totals_nats:
+        if not abs(total) <= LARGEST_MASS_NATS:
+            raise ServerError(
+                f"the probabilities of a whole row sum to e^{total:.4g}",
+                where=where,
+                expected="1, but for rounding: log-probabilities of the model itself",
+                todo="start the server without speculative decoding, and with a model whose outputs are finite",
+            )
     return LogMass(float(np.mean(totals_nats)), min(totals_nats), max(totals_nats), len(totals_nats))
 
 

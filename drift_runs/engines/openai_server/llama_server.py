@@ -17,6 +17,7 @@ from drift_runs.engines.openai_server.listing import Listing, Row, check_echo
 from drift_runs.engines.openai_server.llama_requests import NEUTRAL, SLOT, SLOT_SETTINGS, LlamaRequests, part
 from drift_runs.engines.openai_server.llama_rows import LogMass, WholeRow, whole_row
 from drift_runs.engines.openai_server.server import NOT_SAID, Asked, text_of
+from drift_runs.engines.openai_server.transport import SAFE
 from drift_runs.engines.openai_server.written import greedy
 from drift_runs.errors import CannotGive, ServerError
 from drift_runs.machine import Place
@@ -65,7 +66,7 @@ class LlamaServer(LlamaRequests):
         if self._mass is None:
             history = self._probe_history()
             rows = [self._whole_row(history[:length]) for length in PROBE_LENGTHS if length <= len(history)]
-            self._mass = llama_rows.mass_of([row.log_mass_nats for row in rows])
+            self._mass = llama_rows.mass_of([row.log_mass_nats for row in rows], where=self.where)
             self._shown = rows[0].token_bytes
         return self._mass
 
@@ -150,16 +151,21 @@ class LlamaServer(LlamaRequests):
         for position in asked.positions:
             # The first request of a window finds an empty cache: the windows before it must not change a number.
             cached = held > 0 and self.settings.cache_prompt is not False
+            before = self.retries
             answer = self._ask(asked.tokens[:position], asked.top_k, cached=cached)
             unsure = cached and self.settings.cache_prompt is None
-            self._check_cache(answer, position, held=None if unsure else held * cached)
+            again = self.retries > before
+            self._check_cache(answer, position, held=None if unsure else held * cached, again=again)
             held = position
             entry = self._entries(answer)[0]
             entries = llama_rows.pairs(entry, where=f"{self.where}, position {position}", less_nats=less)
             yield listing.block([Row(position, asked.tokens[position], entries)])
 
-    def _check_cache(self, answer: Mapping[str, Any], history: int, *, held: int | None) -> None:
-        """``ServerError`` where another part of the history than ``held`` came from the cache: another geometry."""
+    def _check_cache(self, answer: Mapping[str, Any], history: int, *, held: int | None, again: bool = False) -> None:
+        """``ServerError`` where another part of the history than ``held`` came from the cache: another geometry.
+
+        ``again``: the request was sent before, so the server may have evaluated it already.
+        """
         reused = part(answer, "timings").get("cache_n")
         self._history += history
         if not isinstance(reused, int):
@@ -170,7 +176,9 @@ class LlamaServer(LlamaRequests):
                 f"{reused:,} tokens of the history came from the server's cache",
                 where=f"{self.where}, behind {history:,} tokens",
                 expected=f"{held:,}",
-                todo="let nothing else use this server; a model that cannot keep a prefix needs cache_prompt = false",
+                todo=f"the request was sent again, and what its first sending had evaluated was still there; {SAFE}"
+                if again
+                else "let nothing else use this server; a model that cannot keep a prefix needs cache_prompt = false",
             )
 
     def _whole_row(self, history: Sequence[int]) -> WholeRow:

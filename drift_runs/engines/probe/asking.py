@@ -35,6 +35,8 @@ class Refusal:
     line: str
     cannot: bool = False
     """The engine itself says that it cannot; otherwise it failed."""
+    unasked: bool = False
+    """The question was not put: nothing is known of the engine from it."""
 
     def __str__(self) -> str:
         return self.line
@@ -82,12 +84,17 @@ class Asking:
     def seconds(self) -> float:
         return self._clock() - self._started
 
+    @property
+    def left_s(self) -> float:
+        """Of the probe's time."""
+        return max(0.0, self._budget_s - self.seconds)
+
     def ask(self, call: Callable[[], Found]) -> Found | Refusal:
         """One call, or what came instead of its answer."""
         if self._failures >= _FAILURES:
-            return Refusal(f"not asked: {self._last}")
+            return Refusal(f"not asked: {self._last}", unasked=True)
         if self.seconds > self._budget_s:
-            return Refusal(f"not asked: the probe's {self._budget_s:g} s are over")
+            return Refusal(f"not asked: the probe's {self._budget_s:g} s are over", unasked=True)
         self.calls += 1
         began = self._clock()
         try:

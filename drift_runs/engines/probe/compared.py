@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +41,7 @@ def row_difference(one: ListedBlock, other: ListedBlock) -> RowDifference:
     )
     largest, unshared = 0.0, 0
     for row in range(len(one.positions)):
-        here, there = _entries(one, row), _entries(other, row)
+        here, there = entries_of(one, row), entries_of(other, row)
         shared = here.keys() & there.keys()
         unshared += len(here.keys() ^ there.keys())
         with np.errstate(invalid="ignore"):
@@ -49,6 +50,28 @@ def row_difference(one: ListedBlock, other: ListedBlock) -> RowDifference:
     return RowDifference(identical=identical, largest_nats=largest, unshared=unshared, rows=len(one.positions))
 
 
-def _entries(block: ListedBlock, row: int) -> dict[int, float]:
+def row_apart_nats(one: Mapping[int, float], other: Mapping[int, float]) -> float:
+    """Mean distance of two rows over the best entries of either, as many as both list: a lower bound.
+
+    NaN where one of them lists nothing. What one side does not list lies at or below its last entry, so it counts as
+    far as it must.
+    """
+    count = min(len(one), len(other))
+    here, there = (dict(sorted(row.items(), key=lambda entry: -entry[1])[:count]) for row in (one, other))
+    here, there = ({token: value for token, value in row.items() if np.isfinite(value)} for row in (here, there))
+    if not here or not there:
+        return float("nan")
+    edge_here, edge_there = min(here.values()), min(there.values())
+    gaps = [
+        abs(here[token] - there[token])
+        if token in here and token in there
+        else max(0.0, here[token] - edge_there if token in here else there[token] - edge_here)
+        for token in here.keys() | there.keys()
+    ]
+    return float(np.mean(gaps))
+
+
+def entries_of(block: ListedBlock, row: int) -> dict[int, float]:
+    """Log-probability by id of one row."""
     kept = block.ids[row] >= 0
     return dict(zip(block.ids[row][kept].tolist(), block.logprobs[row][kept].tolist(), strict=True))

@@ -58,7 +58,7 @@ class SaidContext(NamedTuple):
 
 
 def said_context(said: Mapping[str, str]) -> SaidContext | None:
-    plain = _by_name(said)
+    plain = by_plain_name(said)
     for name in CONTEXT_NAMES:
         value = plain.get(name, "").replace(",", "").replace("_", "").strip()
         if value.isdecimal() and int(value) > 0:
@@ -75,7 +75,7 @@ def room_tokens(asking: Asking) -> int:
 
 def _context(asking: Asking) -> Answer:
     task = asking.task
-    need, said = task.longest_tokens + _beside(asking), asking.said()
+    need, said = task.longest_tokens + beside_tokens(asking), asking.said()
     found = None if isinstance(said, Refusal) else said_context(said)
     largest = max((len(window.tokens) for window in task.windows), default=0)
     if found is not None:
@@ -106,7 +106,7 @@ def _context(asking: Asking) -> Answer:
     )
 
 
-def _beside(asking: Asking) -> int:
+def beside_tokens(asking: Asking) -> int:
     """Tokens that the longest window needs room for beside its history: a server generates one behind what it is sent,
     and what it is sent to tell a prompt's log-probabilities holds the last token too."""
     if asking.in_process:
@@ -147,7 +147,7 @@ def task_facts(task: ProbeTask) -> dict[str, str]:
 
 def _held(facts: Mapping[str, str], said: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """What is said as declared, and what is said otherwise. Words that are not known to mean a type say nothing."""
-    plain = _by_name(said)
+    plain = by_plain_name(said)
     held, against = [], []
     for name, declared in facts.items():
         key = _plain(name)
@@ -195,7 +195,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _by_name(said: Mapping[str, str]) -> dict[str, str]:
+def by_plain_name(said: Mapping[str, str]) -> dict[str, str]:
     """What is said by plain name, ``model.meta.n_ctx`` as ``n_ctx`` too."""
     short = {_plain(name.rpartition(".")[2]): value for name, value in said.items()}
     return short | {_plain(name): value for name, value in said.items()}

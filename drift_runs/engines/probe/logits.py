@@ -35,7 +35,7 @@ class ListedLogits:
     def said(self) -> Mapping[str, str]:
         """What it was opened with: an engine of this process does as it is told, or refuses to open."""
         settings = getattr(self._engine, "settings", None)
-        names = ("kv", "dtype", "quantise", "path_shape", "context_tokens", "flash_attention")
+        names = ("kv", "dtype", "quantise", "path_shape", "context_tokens", "batch", "micro_batch", "flash_attention")
         found = {name: getattr(settings, name, None) for name in names}
         return {name: str(value) for name, value in found.items() if value is not None}
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from drift_runs.engines.base import Engine, EngineIdentity, ListedEngine
 from drift_runs.engines.probe.answers import NO, YES, Answer, ProbeReport, ProbeTask
 from drift_runs.engines.probe.asking import BUDGET_S, Asking, Refusal
+from drift_runs.engines.probe.chunks import ask_chunks
 from drift_runs.engines.probe.ids import ask_ids
 from drift_runs.engines.probe.limits import ask_limits
 from drift_runs.engines.probe.raw import ask_raw
@@ -23,11 +24,13 @@ GROUPS: tuple[Callable[[Asking], list[Answer]], ...] = (
     ask_raw,
     ask_repeats,
     ask_rollout,
+    ask_chunks,
     ask_limits,  # the last, because it looks whether the model is still the one of the start
 )
 QUESTIONS = (
     "dictionary", "round-trip", "bos", "rows", "own-token", "history", "top-k", "wanted", "raw", "speculation",
-    "temperature", "full-rows", "mass", "repeats", "cache", "writes", "sense", "context", "declared",
+    "temperature", "full-rows", "mass", "repeats", "cache", "writes", "sense", "chunks", "context",
+    "declared",
 )  # fmt: skip
 """The names of all answers, in order."""
 

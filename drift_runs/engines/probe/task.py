@@ -5,7 +5,7 @@ from __future__ import annotations
 from drift_runs.engines.base import EngineSettings
 from drift_runs.engines.probe.answers import Needs, ProbeTask, ProbeWindow
 from drift_runs.protocol.load import LoadedProtocol
-from drift_runs.protocol.model import WRITERS, Arm, Protocol
+from drift_runs.protocol.model import HERE, WRITERS, Arm, Protocol
 
 
 def probe_task(
@@ -53,9 +53,15 @@ def probe_task(
 
 def _needs(protocol: Protocol, arm: Arm) -> Needs:
     reference = arm.role == "reference"
-    floors = [floor for floor in protocol.floors if floor.arm == arm.name]
+    # Beside a reference that was taken elsewhere its arm runs as a candidate, with the floors that are launches.
+    here = arm.name == f"{protocol.reference.name}{HERE}"
+    floors = [
+        floor
+        for floor in protocol.floors
+        if floor.arm == arm.name or (here and floor.arm == protocol.reference.name and floor.kind != "pass")
+    ]
     generation = bool(protocol.branches or protocol.rollouts or protocol.sampled or protocol.tasks)
-    compared = not reference or bool(floors)
+    compared = not reference or here or bool(floors)
     if arm.engine in WRITERS:
         return Needs(scoring=False, generation=generation, text=_answers_calls(protocol))
     return Needs(

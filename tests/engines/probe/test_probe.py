@@ -15,6 +15,7 @@ from drift_runs.engines.probe.run import QUESTIONS, not_opened, probe
 from drift_runs.engines.probe.task import probe_task
 from drift_runs.errors import ContextOverflow, EngineMissing
 from drift_runs.protocol.load import LoadedProtocol, load_protocol
+from drift_runs.protocol.model import HERE
 from tests.conftest import DELETE, copy_tiny, tiny_dictionary
 from tests.engines.conftest import Opener, settings
 from tests.engines.probe import toy
@@ -107,16 +108,20 @@ WRONG: list[tuple[type[toy.ToyServer], Mapping[str, str], str]] = [
     # the same again
     (toy.HasAnotherRowInItsCache, {"cache": NO}, "behind another text, and again from what is held"),
     # limits
-    (toy.HasAShortContext, {"context": NO}, "n_ctx is 36; the longest window takes 41"),
+    (toy.HasAShortContext, {"context": NO, "chunks": OPEN}, "n_ctx is 36; the longest window takes 41"),
     (toy.RunsAnotherCache, {"declared": NO}, "kv_cache_dtype is q4_0, declared is f16"),
     (toy.IsSwappedMeanwhile, {"declared": NO}, "model was toy at first and is another now"),
     (toy.SaysNoContext, {"declared": OPEN}, "the longest window, 41 tokens, came through"),
-    (toy.HidesAShortContext, {"context": NO, "declared": OPEN, "repeats": OPEN, "cache": OPEN}, "the context holds 36"),
+    (
+        toy.HidesAShortContext,
+        {"context": NO, "chunks": NO, "declared": OPEN, "repeats": OPEN, "cache": OPEN},
+        "the context holds 36",
+    ),
     (toy.SaysNothing, {"declared": OPEN}, "status 404"),
     # writing
     (toy.WritesNothing, {"writes": NO, "sense": OPEN}, "nothing is written behind"),
     (toy.WritesALoop, {"sense": NO}, "a loop of 2 tokens"),
-    (toy.WritesGibberish, {"sense": NO}, "improbable"),
+    (toy.WritesGibberish, {"sense": NO, "chunks": OPEN}, "improbable"),
     (toy.DecodesOtherwise, {"writes": NO}, "nats apart in the mean"),
     (toy.MislabelsWhatItWrites, {"writes": NO}, "the best of its row is id"),
     (toy.WritesZeros, {"writes": NO}, "exactly 0"),
@@ -423,3 +428,20 @@ class TestTheTaskOfAnArm:
     def test_a_floor_that_says_identical_needs_the_same_bytes(self, tmp_path: Path) -> None:
         assert self.needs(tmp_path / "a", arm="f16").repeats
         assert not self.needs(tmp_path / "b", arm="f16", floors=DELETE).repeats
+
+    def test_a_reference_beside_one_that_travelled_is_compared_with_it(self, tmp_path: Path) -> None:
+        listed = {"capture.full_vocabulary": "no", "capture.divergence": "kl.topk-tail"}
+
+        def of(folder: str, changes: Mapping[str, object], end: str) -> Needs:
+            loaded = load_protocol(copy_tiny(tmp_path / folder, dict(changes)))
+            reference = loaded.protocol.reference
+            arm = reference.model_copy(update={"name": f"{reference.name}{end}"})
+            return probe_task(loaded, arm, settings()).needs
+
+        alone = {**listed, "floors": DELETE}
+        assert not of("a", alone, "").wanted, "nothing is held against its list"
+        assert of("b", alone, HERE).wanted and not of("c", {"floors": DELETE}, HERE).wanted
+        assert of("d", listed, HERE).repeats and not of("e", alone, HERE).repeats
+        # A second pass belongs to the reference's own process, which is elsewhere.
+        passes = {"floors": [{"name": "again", "arm": "f16", "kind": "pass", "rows": "identical"}]}
+        assert of("f", passes, "").repeats and not of("g", passes, HERE).repeats

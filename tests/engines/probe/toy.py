@@ -409,6 +409,77 @@ class HasAnotherRowInItsCache(ToyServer):
         return log_softmax(model_logits(history) + (0.02 * np.cos(np.arange(SIZE)) if shared else 0.0))
 
 
+# Chunks.
+
+
+class EvaluatesInChunks(ToyServer):
+    """As it should, however long the prompt is."""
+
+    chunk = 36
+
+    def post(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer = super().post(body)
+        if "rows" in answer:
+            answer["rows"] = self.joined(answer["rows"], body)
+        return answer
+
+    def joined(self, rows: list[Any], body: Mapping[str, Any]) -> list[Any]:
+        """The rows of the chunks, put together."""
+        return rows
+
+    def told(self, at: int, own: int, row: NDArray[np.float64], body: Mapping[str, Any]) -> Any:
+        return (at, own, float(row[own]), best(row, body["top_k"]), [])
+
+
+class LosesTheRowAtABorder(EvaluatesInChunks):
+    def joined(self, rows: list[Any], body: Mapping[str, Any]) -> list[Any]:
+        return [row for row in rows if row[0] % self.chunk]
+
+
+class DoublesTheRowAtABorder(EvaluatesInChunks):
+    """The row before a border stands at the border too."""
+
+    def joined(self, rows: list[Any], body: Mapping[str, Any]) -> list[Any]:
+        prompt = body["prompt"]
+        return [
+            self.told(row[0], row[1], self.row(prompt[: row[0] - 1]), body) if row[0] % self.chunk == 0 else row
+            for row in rows
+        ]
+
+
+class MovesTheRowsBehindABorder(EvaluatesInChunks):
+    """By one, and tells the right tokens beside them."""
+
+    def joined(self, rows: list[Any], body: Mapping[str, Any]) -> list[Any]:
+        prompt = body["prompt"]
+        return [
+            self.told(row[0], row[1], self.row(prompt[: row[0] - 1]), body) if row[0] > self.chunk else row
+            for row in rows
+        ]
+
+
+class ForgetsAtABorder(EvaluatesInChunks):
+    """The rows of a second chunk know nothing of the first, if they were evaluated in one request."""
+
+    def joined(self, rows: list[Any], body: Mapping[str, Any]) -> list[Any]:
+        prompt, first = body["prompt"], self.chunk * (len(body["prompt"]) // self.chunk)
+        lost = len(prompt) - len(self.before) > self.chunk or prompt[: len(self.before)] != self.before
+        if not lost or first in (0, len(prompt)):
+            return rows
+        return [self.told(row[0], row[1], self.row([0, *prompt[first : row[0]]]), body) for row in rows]
+
+    def post(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.before = self.held[:-1]
+        return super().post(body)
+
+
+class RefusesLongPrompts(ToyServer):
+    def reads(self, prompt: Sequence[int]) -> list[int]:
+        if len(prompt) > 36:
+            raise ServerError("status 500: the engine's core is dead", where="toy")
+        return list(prompt)
+
+
 # Ids.
 
 
