@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from tests.engines.llama_server_process import RunningServer, llama_server
 from tests.test_campaign_generation import CHAT, write_prompts
 
 K = 8
+SIZE = 32
+"""Of the tiny dictionary."""
 DECODE = {"settings": {"path_shape": "decode"}}
 F16 = {"name": "f16", "role": "reference", "derivative": "stock", "weights": "f16", **DECODE}
 SERVER = {**F16, "name": "server", "role": "candidate", "engine": "llama_server"}
@@ -49,6 +52,20 @@ PROTOCOL = {
 TOLERANCE_NATS = 0.02
 """Of a log-probability: 0.005 was measured. The engine here takes every token by itself, a server those that are not
 scored in one batch; where every position is scored the two agree to 5e-7 (tests/engines/test_llama_server.py)."""
+
+
+PATHS = ("/v1/models", "/props", "/lora-adapters", "/completion", "/v1/completions", "/tokenize", "/detokenize")
+
+
+def relayed(server: RunningServer, path: str, body: object) -> tuple[int, Any]:
+    """What the server answers to a request that is handed on to it."""
+    request = urllib.request.Request(
+        server.url + path,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.status, json.load(answer)
 
 
 @pytest.fixture(scope="module")
@@ -234,16 +251,9 @@ def test_requests_that_failed_are_sent_again_and_counted(
         asked.append(path)
         if path == "/completion" and len(asked) % 12 == 0:
             return 503, {"error": "loading"}
-        request = urllib.request.Request(
-            server.url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.load(answer)
+        return relayed(server, path, body)
 
-    paths = ("/v1/models", "/props", "/lora-adapters", "/completion", "/v1/completions", "/tokenize", "/detokenize")
-    with answering({path: partial(through, path) for path in paths}) as relay:
+    with answering({path: partial(through, path) for path in PATHS}) as relay:
         floor = {"floors": [], "arms": [F16, SERVER]}
         campaign = prepared(tmp_path / "relayed", tiny_arms, empty_database, relay.url, floor)
         (outcome,) = [found for found in campaign.run().outcomes if found.execution.name == "server"]
@@ -254,3 +264,59 @@ def test_requests_that_failed_are_sent_again_and_counted(
     one = ran.store.read_rows(ran.executions()["server"].capture_id, outcome.execution.windows)
     other = campaign.store.read_rows(outcome.execution.capture_id, outcome.execution.windows)
     assert one.equals(other)
+
+
+class Noisy:
+    """Pages of a relay behind which whole rows, from which the log-mass is measured, are off by ``nats``."""
+
+    def __init__(self, server: RunningServer) -> None:
+        self.server = server
+        self.nats = 0.0
+
+    def pages(self) -> dict[str, Any]:
+        return {path: partial(self._answer, path) for path in PATHS}
+
+    def _answer(self, path: str, body: Any) -> tuple[int, Any]:
+        status, found = relayed(self.server, path, body)
+        if path == "/completion" and body["n_probs"] == SIZE:
+            for entry in found["completion_probabilities"][0]["top_logprobs"]:
+                entry["logprob"] += self.nats
+        return status, found
+
+
+def test_another_measured_log_mass_goes_on_with_the_same_capture_and_the_first_number(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer
+) -> None:
+    noisy = Noisy(server)
+    with answering(noisy.pages()) as relay:
+        changes = {"floors": [], "arms": [F16, SERVER], "branches": None}
+        campaign = prepared(tmp_path / "noisy", tiny_arms, empty_database, relay.url, changes)
+        noisy.nats = 1e-4
+        assert campaign.run().failed == ()
+        found = campaign.executions()["server"]
+        kept = campaign.store.measured(found.capture_id)
+        assert kept["log_mass_mean_nats"] == pytest.approx(1e-4, abs=1e-5) and kept["log_mass_rows"] == 4
+        assert not {"log_mass", "normalised", "cache"} & found.identity["server"].keys()
+        files = {path: path.read_bytes() for path in campaign.store.capture_folder(found.capture_id).iterdir()}
+        rows = [path for path in files if path.suffix == ".parquet"]
+        written = {path: path.read_bytes() for path in (campaign.store.root / "generation").rglob("*.parquet")}
+        assert len(rows) == len(found.windows) and len(written) == 2
+
+        noisy.nats = 3e-4
+        rows[0].unlink()
+        for path in written:
+            path.unlink()
+        again = campaign.run()
+        assert again.failed == () and again.failed_generation == ()
+        assert campaign.executions()["server"].capture_id == found.capture_id
+        assert rows[0].read_bytes() == files[rows[0]], "taken with the number of the others"
+        assert {path: path.read_bytes() for path in written} == written
+        assert campaign.store.measured(found.capture_id) == kept
+        with artifact(campaign.uri, campaign.records()[0].arms[0].run_id, artifacts.PROBE_FILE) as path:
+            assert json.loads(path.read_text("utf-8"))["said"]["log_mass"].startswith("1.00e-04")
+
+        noisy.nats = 2e-3
+        rows[0].unlink()
+        (outcome,) = [item for item in campaign.run().outcomes if item.execution.name == "server"]
+        assert isinstance(outcome.error, ServerError) and "off by" in outcome.error.what
+        assert not rows[0].exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drift_runs.capture.execution import engine_settings
+from drift_runs.capture.measured import said_by
 from drift_runs.engines.base import Capabilities, Engine, EngineIdentity, EngineSettings, ListedEngine
 from drift_runs.engines.registry import ENGINES, Opening, open_engine, process_identity
 from drift_runs.errors import ConfigError, ModelFileError, ServerError
@@ -127,7 +128,7 @@ class Observer:
         key = content_id({"asked": asked})
         try:
             with contextlib.closing(open_engine(opening)) as engine:
-                said, facts = _said(engine), {} if place is None else dict(engine.facts())
+                said, facts = said_by(engine), {} if place is None else dict(engine.facts())
                 found = engine.identity
         except ServerError:
             known = None if self._store is None else self._store.read_observed(key)
@@ -212,10 +213,6 @@ def engine_of(content: Mapping[str, Any]) -> EngineIdentity:
     able = dict(found.pop("capabilities"))
     able["path_shapes"] = tuple(able["path_shapes"])
     return EngineIdentity(**found, capabilities=Capabilities(**able))
-
-
-def _said(engine: ListedEngine) -> dict[str, str]:
-    return dict(sorted(engine.said().items()))
 
 
 def adapter_file(machine: Machine, arm: Arm) -> Path | None:

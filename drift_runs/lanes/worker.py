@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from drift_runs.capture.measured import calibrate
 from drift_runs.capture.serving import check_unchanged, open_engine, peak_bytes, send, serve
 from drift_runs.engines.base import TakesState
 from drift_runs.engines.grammar import Grammar, Grammars
@@ -41,6 +42,7 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     opened = open_engine(job, branches=True)
     send(events, event="open", seconds=time.perf_counter() - started)
     engine = opened.engine
+    calibrate(engine, Store(Path(job["store"])), job["capture"])
     if opened.opening.kind.listed:
         engine = ListedBranches(
             engine, context_tokens=opened.opening.settings.context_tokens, dictionary=opened.dictionary
