@@ -15,7 +15,9 @@ import pytest
 
 from drift_runs.campaign.facts import observed_weights
 from drift_runs.cli.main import main
+from drift_runs.engines.openai_server import transport
 from drift_runs.errors import CannotGive, ConfigError, ServerError
+from drift_runs.protocol.load import load_protocol
 from drift_runs.tracking import artifacts, reader
 from drift_runs.tracking.mlflow_store import artifact
 from tests.campaigns import SOUND, Campaign, new_campaign
@@ -168,15 +170,39 @@ def test_it_goes_on_with_the_same_bytes(ran: Campaign) -> None:
     assert lost.read_bytes() == kept
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is gone is asked as often as ever, and waited for a moment."""
+    monkeypatch.setattr(transport, "Backoff", partial(transport.Backoff, first_s=0.01))
+
+
+def planned(campaign: Campaign, capsys: pytest.CaptureFixture[str], *, code: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main([*campaign.arguments("plan"), "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
 NOTHING_FREE = {"chat": None, "branches": None, "rollouts": None, "floors": []}
 
 
-def test_rows_that_are_whole_need_no_server(tmp_path: Path, tiny_arms: Path, empty_database: Path) -> None:
+def test_rows_that_are_whole_need_no_server(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, capsys: pytest.CaptureFixture[str], impatient: None
+) -> None:
     """Who has room for one server at a time takes one arm after the other."""
     with llama_server(tiny_arms.parent / "f16.gguf") as mortal:
         campaign = prepared(tmp_path / "one", tiny_arms, empty_database, mortal.url, NOTHING_FREE)
         assert campaign.run().failed == ()
+        before = sorted(campaign.root.rglob("*"))
+        assert planned(campaign, capsys)["servers"] == []
         mortal.kill()
+    plan = planned(campaign, capsys)
+    (silent,) = plan["servers"]
+    assert (silent["name"], silent["state"]) == ("server", "remembered") and "the connection failed" in silent["why"]
+    assert plan["estimate"]["tokens_left"] == 0, "its rows are found by what it said"
+    assert silent["last_answered"].endswith(" UTC") and plan["probe"] is not None
+    assert main(campaign.arguments("plan")) == 0
+    assert "servers  server: from memory, as it said when it last answered at 20" in capsys.readouterr().out
+    assert sorted(campaign.root.rglob("*")) == before, "a plan writes nothing"
     again = campaign.run()
     assert again.already_complete and again.unreached == ()
     lost = campaign.store.rows_file(
@@ -188,7 +214,7 @@ def test_rows_that_are_whole_need_no_server(tmp_path: Path, tiny_arms: Path, emp
 
 
 def test_a_server_that_never_answered_costs_its_arm_alone(
-    tmp_path: Path, tiny_arms: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, capsys: pytest.CaptureFixture[str], impatient: None
 ) -> None:
     with llama_server(tiny_arms.parent / "f16.gguf") as mortal:
         url = mortal.url
@@ -199,6 +225,33 @@ def test_a_server_that_never_answered_costs_its_arm_alone(
     assert not campaign.records()[0].complete
     assert main(campaign.arguments()) == 5
     assert "no server answers for server: start it and run the same command again" in capsys.readouterr().err
+    plan = planned(campaign, capsys, code=5)
+    assert [(silent["name"], silent["state"]) for silent in plan["servers"]] == [("server", "never seen")]
+    whole = sum(window.scored[-1][1] - 1 for window in load_protocol(campaign.protocol).protocol.windows)
+    assert plan["estimate"]["tokens_left"] == whole, "those of the other arms are there"
+    assert main(campaign.arguments("plan")) == 5
+    said = capsys.readouterr()
+    assert "servers  server: never seen" in said.out
+    assert "drift: no server ever answered for server: start it and plan again" in said.err
+
+
+def test_a_plan_knows_a_reference_that_answers_no_more_and_names_one_that_never_did(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, capsys: pytest.CaptureFixture[str], impatient: None
+) -> None:
+    changes = {**NOTHING_FREE, "arms": [{**SERVER, "role": "reference"}, Q4_0]}
+    with llama_server(tiny_arms.parent / "f16.gguf") as mortal:
+        campaign = prepared(tmp_path / "served", tiny_arms, empty_database, mortal.url, changes)
+        campaign.run(only=["q4_0"])
+        mortal.kill()
+    plan = planned(campaign, capsys)
+    assert [silent["state"] for silent in plan["servers"]] == ["remembered"]
+    assert plan["estimate"]["tokens_left"] == 0 and plan["no_probe_because"] == (
+        "the reference's server does not answer now"
+    )
+    other = prepared(tmp_path / "never", tiny_arms, empty_database, mortal.url, changes)
+    plan = planned(other, capsys, code=5)
+    assert [(silent["name"], silent["state"]) for silent in plan["servers"]] == [("server", "never seen")]
+    assert plan["estimate"]["tokens_left"] is None and "never seen" in plan["no_probe_because"]
 
 
 def test_a_launch_takes_a_server_of_its_own(tmp_path: Path, tiny_arms: Path, empty_database: Path, server) -> None:
