@@ -11,9 +11,12 @@ import pytest
 
 from drift_runs import schema
 from drift_runs.capture.group import Launch, pending
+from drift_runs.cli.main import main
 from drift_runs.errors import ModelFileError, NotComparable
 from drift_runs.protocol.load import load_protocol
+from drift_runs.report.content import find_campaign, load_content
 from drift_runs.store import read_table, write_table
+from drift_runs.tracking.reader import load_figures
 from tests.campaigns import SOUND, Campaign, copied, new_campaign
 from tests.conftest import tiny_dictionary
 from tests.tiny_model import write_tiny_model
@@ -147,3 +150,53 @@ def test_an_arm_with_another_dictionary_is_refused_with_the_first_difference(
     (outcome,) = [found for found in campaign.run().outcomes if found.execution.name == "other"]
     assert isinstance(outcome.error, ModelFileError) and outcome.figures is None
     assert "the first difference is id 25: b'x' in the protocol's dictionary, b'y' here" in outcome.error.line()
+
+
+def stored(campaign: Campaign, arm: str, spec: str, statistic: str) -> dict:
+    """The logged figure of an arm over all positions."""
+    run = next(found.run_id for found in campaign.records()[0].arms if found.arm == arm)
+    rows = load_figures(campaign.uri, run).to_pylist()
+    wanted = {"scope_kind": "all", "outliers": "with", "spec": spec, "statistic": statistic}
+    (row,) = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+    return row
+
+
+def test_commands_that_read_it_name_k_and_what_is_absent(
+    listed: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = f"kl.topk-tail@{K}"
+    values = columns(listed, "q4_0")["kl_topk_tail_nats"]
+    mean = stored(listed, "q4_0", spec, "mean")
+    assert mean["value"] == pytest.approx(values.mean()) and mean["n"] == len(values)
+    assert main(listed.arguments()) == 0
+    out = capsys.readouterr().out
+    assert (
+        f"kl.topk-tail is {spec}: of the best {K} entries of a row" in out
+        and "kl.full and js.full are not known" in out
+    )
+
+    assert main(["subsample", "tiny", "--store", str(listed.root), "--arm", "q4_0", "--stride", "2"]) == 0
+    out = capsys.readouterr().out
+    assert f"all {len(values)} positions: {spec} mean {values.mean():.4f}"[:-1] in out
+    assert "all positions name no range" in out and "full rows" not in out
+    assert main(["subsample", "tiny", "--store", str(listed.root), "--arm", "q4_0", "--stride", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["q4_0"]
+    means = [row["full_value"] for row in found if (row["statistic"], row["outliers"]) == ("mean", "with")]
+    assert means == [pytest.approx(values.mean())] * len(means) and means
+
+    options = ["--store", str(listed.root), "--out", str(tmp_path / "a.html"), "--markdown", str(tmp_path / "a.md")]
+    assert main(["report", *options, "--csv", str(tmp_path / "csv")]) == 0
+    content = load_content(listed.uri, find_campaign(listed.uri, "latest"))
+    assert content.columns.headline == spec
+    for file in ("a.html", "a.md"):
+        text = (tmp_path / file).read_text("utf-8")
+        assert spec in text.replace("\\", "") and "kl.full" not in text
+
+    capsys.readouterr()
+    found = listed.executions()
+    one, other = (str(listed.store.rows_file(found[name].capture_id, "odd")) for name in ("f16", "q4_0"))
+    assert main(["compare", one, other, "--format", "rows", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    here = listed.store.read_comparison(found["q4_0"].compared_with(found["f16"]), ["odd"])
+    assert figures[spec]["mean"] == pytest.approx(np.mean(here["kl_topk_tail_nats"].to_pylist()))
+    assert figures[spec]["n"] == here.num_rows and "no position has it" in figures["kl.full"]["reason"]

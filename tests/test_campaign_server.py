@@ -131,6 +131,32 @@ def test_the_same_weights_behind_an_address_lie_far_below_other_weights(ran: Cam
     assert abs(mean("server")) < 1e-6 and abs(mean("cold")) < 1e-5 < mean("q4_0") / 100
 
 
+def test_what_a_list_does_not_say_of_the_text_is_told_and_set_against_nothing(
+    ran: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server lists the text's own token where it is among the best 8; the engine here knows all of them."""
+    run = next(found.run_id for found in ran.records()[0].arms if found.arm == "server")
+    rows = reader.load_figures(ran.uri, run).to_pylist()
+    found = {
+        (row["spec"], row["statistic"]): row for row in rows if (row["scope_kind"], row["outliers"]) == ("all", "with")
+    }
+    dnll, candidate, reference = (found[name, "mean"] for name in ("dnll", "nll.candidate", "nll.reference"))
+    assert dnll["n"] == candidate["n"] < reference["n"] and reference["excluded"] == 0
+    for row in (dnll, candidate):
+        assert "left out are positions where a side's list does not hold the text's own token" in row["reason"]
+    assert "left out" not in reference["reason"]
+    above = found["nll", "windows_above"]
+    assert (above["value"], above["n"]) == (None, 0) and "in no window do both sides say it" in above["reason"]
+    executions = ran.executions()
+    one, other = (str(ran.store.rows_file(executions[name].capture_id, "odd")) for name in ("f16", "server"))
+    capsys.readouterr()
+    assert main(["compare", one, other, "--format", "rows"]) == 0
+    out = capsys.readouterr().out
+    for spec in ("dnll", "nll.candidate", "dp"):
+        assert f"{spec}: no position has it: it needs the log-probability of the text's own token" in out
+    assert "nll.reference: no position" not in out
+
+
 def test_a_cold_cache_is_another_geometry(ran: Campaign) -> None:
     (cold,) = [outcome for outcome in ran.result.outcomes if outcome.execution.name == "cold"]
     assert cold.determinism.rows_identical < cold.determinism.rows
