@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from drift_runs import schema
@@ -16,6 +18,9 @@ from drift_runs.errors import ModelFileError, NotComparable
 from drift_runs.protocol.load import load_protocol
 from drift_runs.report.content import find_campaign, load_content
 from drift_runs.store import read_table, write_table
+from drift_runs.tracking import artifacts
+from drift_runs.tracking.decisions import decide, load_decisions
+from drift_runs.tracking.mlflow_store import artifact
 from drift_runs.tracking.reader import load_figures
 from tests.campaigns import SOUND, Campaign, copied, new_campaign
 from tests.conftest import tiny_dictionary
@@ -104,6 +109,37 @@ def test_what_was_made_of_rows_that_are_gone_is_made_again(listed: Campaign) -> 
     assert one.read_bytes() == kept
     again = {arm.arm: arm.run_id for arm in listed.records()[0].arms}
     assert {name for name in figures if figures[name] != again[name]} == {"q4_0"}
+
+
+def losing_rows(campaign: Campaign) -> tuple[str, str]:
+    """Lose a window of q4_0 and run again: run ids of its comparison before and after."""
+    before = next(arm.run_id for arm in campaign.records()[0].arms if arm.arm == "q4_0")
+    campaign.store.rows_file(campaign.executions()["q4_0"].capture_id, "alpha-1").unlink()
+    assert campaign.run().failed == ()
+    return before, next(arm.run_id for arm in campaign.records()[0].arms if arm.arm == "q4_0")
+
+
+def test_decisions_stay_with_figures_that_come_back_the_same_and_with_no_others(
+    listed: Campaign, tmp_path: Path
+) -> None:
+    campaign = copied(listed, tmp_path / "copy")
+    for number, decision in enumerate(("needs more", "rejected")):
+        decide(campaign.uri, campaign.records()[0], "q4_0", decision=decision, reason=f"{number}", name="n")
+    made = load_decisions(campaign.uri, campaign.records()[0]).entries
+    assert len(made) == 2
+    for _ in range(2):
+        before, after = losing_rows(campaign)
+        kept = load_decisions(campaign.uri, campaign.records()[0]).entries
+        assert before != after and {entry.run_id for entry in kept} == {after}
+        assert [replace(entry, run_id="") for entry in kept] == [replace(entry, run_id="") for entry in made]
+
+    with artifact(campaign.uri, after, artifacts.FIGURES_FILE) as path:
+        table = pq.read_table(path)
+        at = table.schema.get_field_index("value")
+        other = pa.array([None if value is None else value + 1e-9 for value in table["value"].to_pylist()])
+        pq.write_table(table.set_column(at, table.schema.field(at), other), path)
+    losing_rows(campaign)
+    assert load_decisions(campaign.uri, campaign.records()[0]).entries == (), "nobody decided about these figures"
 
 
 def test_lists_that_cannot_be_compared_cost_their_arm_and_not_the_campaign(listed: Campaign, tmp_path: Path) -> None:
