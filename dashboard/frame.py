@@ -11,12 +11,12 @@ import streamlit as st
 from dashboard import data, state
 from dashboard.components import style
 from dashboard.components.campaign_list import campaign_list
-from dashboard.components.hardware import hardware_words
 from dashboard.components.markup import Html, tag
 from dashboard.components.report_button import report_button
 from dashboard.figures import Book, Column, Columns, columns_of, differs_by_outliers
 from drift_runs.charts import palette
 from drift_runs.errors import DriftError
+from drift_runs.report.hardware import hardware_words
 from drift_runs.report.identity import taken_elsewhere
 from drift_runs.report.ranking import Ranking, ranking_of
 

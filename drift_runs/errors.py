@@ -30,13 +30,14 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def one_line(text: str) -> str:
     """A text of a file, fit for a terminal: one line, and what would steer the terminal is shown as its code.
 
     A title with an escape sequence could clear the screen or repaint a figure, a bidirectional override turn one round.
+    Half a character, which JSON may hold, cannot be written as UTF-8.
     """
     return uncontrolled(" ".join(text.split()))
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from drift_runs import schema
 from drift_runs.capture.group import Launch, pending
+from drift_runs.cli.main import main
 from drift_runs.errors import ModelFileError, NotComparable
 from drift_runs.protocol.load import load_protocol
+from drift_runs.report.content import find_campaign, load_content
 from drift_runs.store import read_table, write_table
+from drift_runs.tracking import artifacts
+from drift_runs.tracking.decisions import decide, load_decisions
+from drift_runs.tracking.mlflow_store import artifact
+from drift_runs.tracking.reader import load_figures
 from tests.campaigns import SOUND, Campaign, copied, new_campaign
 from tests.conftest import tiny_dictionary
 from tests.tiny_model import write_tiny_model
@@ -103,6 +111,37 @@ def test_what_was_made_of_rows_that_are_gone_is_made_again(listed: Campaign) -> 
     assert {name for name in figures if figures[name] != again[name]} == {"q4_0"}
 
 
+def losing_rows(campaign: Campaign) -> tuple[str, str]:
+    """Lose a window of q4_0 and run again: run ids of its comparison before and after."""
+    before = next(arm.run_id for arm in campaign.records()[0].arms if arm.arm == "q4_0")
+    campaign.store.rows_file(campaign.executions()["q4_0"].capture_id, "alpha-1").unlink()
+    assert campaign.run().failed == ()
+    return before, next(arm.run_id for arm in campaign.records()[0].arms if arm.arm == "q4_0")
+
+
+def test_decisions_stay_with_figures_that_come_back_the_same_and_with_no_others(
+    listed: Campaign, tmp_path: Path
+) -> None:
+    campaign = copied(listed, tmp_path / "copy")
+    for number, decision in enumerate(("needs more", "rejected")):
+        decide(campaign.uri, campaign.records()[0], "q4_0", decision=decision, reason=f"{number}", name="n")
+    made = load_decisions(campaign.uri, campaign.records()[0]).entries
+    assert len(made) == 2
+    for _ in range(2):
+        before, after = losing_rows(campaign)
+        kept = load_decisions(campaign.uri, campaign.records()[0]).entries
+        assert before != after and {entry.run_id for entry in kept} == {after}
+        assert [replace(entry, run_id="") for entry in kept] == [replace(entry, run_id="") for entry in made]
+
+    with artifact(campaign.uri, after, artifacts.FIGURES_FILE) as path:
+        table = pq.read_table(path)
+        at = table.schema.get_field_index("value")
+        other = pa.array([None if value is None else value + 1e-9 for value in table["value"].to_pylist()])
+        pq.write_table(table.set_column(at, table.schema.field(at), other), path)
+    losing_rows(campaign)
+    assert load_decisions(campaign.uri, campaign.records()[0]).entries == (), "nobody decided about these figures"
+
+
 def test_lists_that_cannot_be_compared_cost_their_arm_and_not_the_campaign(listed: Campaign, tmp_path: Path) -> None:
     campaign = copied(listed, tmp_path / "copy")
     found = campaign.executions()["q4_0"]
@@ -147,3 +186,53 @@ def test_an_arm_with_another_dictionary_is_refused_with_the_first_difference(
     (outcome,) = [found for found in campaign.run().outcomes if found.execution.name == "other"]
     assert isinstance(outcome.error, ModelFileError) and outcome.figures is None
     assert "the first difference is id 25: b'x' in the protocol's dictionary, b'y' here" in outcome.error.line()
+
+
+def stored(campaign: Campaign, arm: str, spec: str, statistic: str) -> dict:
+    """The logged figure of an arm over all positions."""
+    run = next(found.run_id for found in campaign.records()[0].arms if found.arm == arm)
+    rows = load_figures(campaign.uri, run).to_pylist()
+    wanted = {"scope_kind": "all", "outliers": "with", "spec": spec, "statistic": statistic}
+    (row,) = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+    return row
+
+
+def test_commands_that_read_it_name_k_and_what_is_absent(
+    listed: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = f"kl.topk-tail@{K}"
+    values = columns(listed, "q4_0")["kl_topk_tail_nats"]
+    mean = stored(listed, "q4_0", spec, "mean")
+    assert mean["value"] == pytest.approx(values.mean()) and mean["n"] == len(values)
+    assert main(listed.arguments()) == 0
+    out = capsys.readouterr().out
+    assert (
+        f"kl.topk-tail is {spec}: of the best {K} entries of a row" in out
+        and "kl.full and js.full are not known" in out
+    )
+
+    assert main(["subsample", "tiny", "--store", str(listed.root), "--arm", "q4_0", "--stride", "2"]) == 0
+    out = capsys.readouterr().out
+    assert f"all {len(values)} positions: {spec} mean {values.mean():.4f}"[:-1] in out
+    assert "all positions name no range" in out and "full rows" not in out
+    assert main(["subsample", "tiny", "--store", str(listed.root), "--arm", "q4_0", "--stride", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["q4_0"]
+    means = [row["full_value"] for row in found if (row["statistic"], row["outliers"]) == ("mean", "with")]
+    assert means == [pytest.approx(values.mean())] * len(means) and means
+
+    options = ["--store", str(listed.root), "--out", str(tmp_path / "a.html"), "--markdown", str(tmp_path / "a.md")]
+    assert main(["report", *options, "--csv", str(tmp_path / "csv")]) == 0
+    content = load_content(listed.uri, find_campaign(listed.uri, "latest"))
+    assert content.columns.headline == spec
+    for file in ("a.html", "a.md"):
+        text = (tmp_path / file).read_text("utf-8")
+        assert spec in text.replace("\\", "") and "kl.full" not in text
+
+    capsys.readouterr()
+    found = listed.executions()
+    one, other = (str(listed.store.rows_file(found[name].capture_id, "odd")) for name in ("f16", "q4_0"))
+    assert main(["compare", one, other, "--format", "rows", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    here = listed.store.read_comparison(found["q4_0"].compared_with(found["f16"]), ["odd"])
+    assert figures[spec]["mean"] == pytest.approx(np.mean(here["kl_topk_tail_nats"].to_pylist()))
+    assert figures[spec]["n"] == here.num_rows and "no position has it" in figures["kl.full"]["reason"]

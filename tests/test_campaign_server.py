@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from drift_runs.campaign.facts import observed_weights
 from drift_runs.cli.main import main
+from drift_runs.engines.openai_server import transport
 from drift_runs.errors import CannotGive, ConfigError, ServerError
+from drift_runs.protocol.load import load_protocol
 from drift_runs.tracking import artifacts, reader
 from drift_runs.tracking.mlflow_store import artifact
 from tests.campaigns import SOUND, Campaign, new_campaign
@@ -23,6 +26,8 @@ from tests.engines.llama_server_process import RunningServer, llama_server
 from tests.test_campaign_generation import CHAT, write_prompts
 
 K = 8
+SIZE = 32
+"""Of the tiny dictionary."""
 DECODE = {"settings": {"path_shape": "decode"}}
 F16 = {"name": "f16", "role": "reference", "derivative": "stock", "weights": "f16", **DECODE}
 SERVER = {**F16, "name": "server", "role": "candidate", "engine": "llama_server"}
@@ -49,6 +54,20 @@ PROTOCOL = {
 TOLERANCE_NATS = 0.02
 """Of a log-probability: 0.005 was measured. The engine here takes every token by itself, a server those that are not
 scored in one batch; where every position is scored the two agree to 5e-7 (tests/engines/test_llama_server.py)."""
+
+
+PATHS = ("/v1/models", "/props", "/lora-adapters", "/completion", "/v1/completions", "/tokenize", "/detokenize")
+
+
+def relayed(server: RunningServer, path: str, body: object) -> tuple[int, Any]:
+    """What the server answers to a request that is handed on to it."""
+    request = urllib.request.Request(
+        server.url + path,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.status, json.load(answer)
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +131,32 @@ def test_the_same_weights_behind_an_address_lie_far_below_other_weights(ran: Cam
     assert abs(mean("server")) < 1e-6 and abs(mean("cold")) < 1e-5 < mean("q4_0") / 100
 
 
+def test_what_a_list_does_not_say_of_the_text_is_told_and_set_against_nothing(
+    ran: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server lists the text's own token where it is among the best 8; the engine here knows all of them."""
+    run = next(found.run_id for found in ran.records()[0].arms if found.arm == "server")
+    rows = reader.load_figures(ran.uri, run).to_pylist()
+    found = {
+        (row["spec"], row["statistic"]): row for row in rows if (row["scope_kind"], row["outliers"]) == ("all", "with")
+    }
+    dnll, candidate, reference = (found[name, "mean"] for name in ("dnll", "nll.candidate", "nll.reference"))
+    assert dnll["n"] == candidate["n"] < reference["n"] and reference["excluded"] == 0
+    for row in (dnll, candidate):
+        assert "left out are positions where a side's list does not hold the text's own token" in row["reason"]
+    assert "left out" not in reference["reason"]
+    above = found["nll", "windows_above"]
+    assert (above["value"], above["n"]) == (None, 0) and "in no window do both sides say it" in above["reason"]
+    executions = ran.executions()
+    one, other = (str(ran.store.rows_file(executions[name].capture_id, "odd")) for name in ("f16", "server"))
+    capsys.readouterr()
+    assert main(["compare", one, other, "--format", "rows"]) == 0
+    out = capsys.readouterr().out
+    for spec in ("dnll", "nll.candidate", "dp"):
+        assert f"{spec}: no position has it: it needs the log-probability of the text's own token" in out
+    assert "nll.reference: no position" not in out
+
+
 def test_a_cold_cache_is_another_geometry(ran: Campaign) -> None:
     (cold,) = [outcome for outcome in ran.result.outcomes if outcome.execution.name == "cold"]
     assert cold.determinism.rows_identical < cold.determinism.rows
@@ -151,15 +196,39 @@ def test_it_goes_on_with_the_same_bytes(ran: Campaign) -> None:
     assert lost.read_bytes() == kept
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is gone is asked as often as ever, and waited for a moment."""
+    monkeypatch.setattr(transport, "Backoff", partial(transport.Backoff, first_s=0.01))
+
+
+def planned(campaign: Campaign, capsys: pytest.CaptureFixture[str], *, code: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main([*campaign.arguments("plan"), "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
 NOTHING_FREE = {"chat": None, "branches": None, "rollouts": None, "floors": []}
 
 
-def test_rows_that_are_whole_need_no_server(tmp_path: Path, tiny_arms: Path, empty_database: Path) -> None:
+def test_rows_that_are_whole_need_no_server(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, capsys: pytest.CaptureFixture[str], impatient: None
+) -> None:
     """Who has room for one server at a time takes one arm after the other."""
     with llama_server(tiny_arms.parent / "f16.gguf") as mortal:
         campaign = prepared(tmp_path / "one", tiny_arms, empty_database, mortal.url, NOTHING_FREE)
         assert campaign.run().failed == ()
+        before = sorted(campaign.root.rglob("*"))
+        assert planned(campaign, capsys)["servers"] == []
         mortal.kill()
+    plan = planned(campaign, capsys)
+    (silent,) = plan["servers"]
+    assert (silent["name"], silent["state"]) == ("server", "remembered") and "the connection failed" in silent["why"]
+    assert plan["estimate"]["tokens_left"] == 0, "its rows are found by what it said"
+    assert silent["last_answered"].endswith(" UTC") and plan["probe"] is not None
+    assert main(campaign.arguments("plan")) == 0
+    assert "servers  server: from memory, as it said when it last answered at 20" in capsys.readouterr().out
+    assert sorted(campaign.root.rglob("*")) == before, "a plan writes nothing"
     again = campaign.run()
     assert again.already_complete and again.unreached == ()
     lost = campaign.store.rows_file(
@@ -171,7 +240,7 @@ def test_rows_that_are_whole_need_no_server(tmp_path: Path, tiny_arms: Path, emp
 
 
 def test_a_server_that_never_answered_costs_its_arm_alone(
-    tmp_path: Path, tiny_arms: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, capsys: pytest.CaptureFixture[str], impatient: None
 ) -> None:
     with llama_server(tiny_arms.parent / "f16.gguf") as mortal:
         url = mortal.url
@@ -182,6 +251,33 @@ def test_a_server_that_never_answered_costs_its_arm_alone(
     assert not campaign.records()[0].complete
     assert main(campaign.arguments()) == 5
     assert "no server answers for server: start it and run the same command again" in capsys.readouterr().err
+    plan = planned(campaign, capsys, code=5)
+    assert [(silent["name"], silent["state"]) for silent in plan["servers"]] == [("server", "never seen")]
+    whole = sum(window.scored[-1][1] - 1 for window in load_protocol(campaign.protocol).protocol.windows)
+    assert plan["estimate"]["tokens_left"] == whole, "those of the other arms are there"
+    assert main(campaign.arguments("plan")) == 5
+    said = capsys.readouterr()
+    assert "servers  server: never seen" in said.out
+    assert "drift: no server ever answered for server: start it and plan again" in said.err
+
+
+def test_a_plan_knows_a_reference_that_answers_no_more_and_names_one_that_never_did(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, capsys: pytest.CaptureFixture[str], impatient: None
+) -> None:
+    changes = {**NOTHING_FREE, "arms": [{**SERVER, "role": "reference"}, Q4_0]}
+    with llama_server(tiny_arms.parent / "f16.gguf") as mortal:
+        campaign = prepared(tmp_path / "served", tiny_arms, empty_database, mortal.url, changes)
+        campaign.run(only=["q4_0"])
+        mortal.kill()
+    plan = planned(campaign, capsys)
+    assert [silent["state"] for silent in plan["servers"]] == ["remembered"]
+    assert plan["estimate"]["tokens_left"] == 0 and plan["no_probe_because"] == (
+        "the reference's server does not answer now"
+    )
+    other = prepared(tmp_path / "never", tiny_arms, empty_database, mortal.url, changes)
+    plan = planned(other, capsys, code=5)
+    assert [(silent["name"], silent["state"]) for silent in plan["servers"]] == [("server", "never seen")]
+    assert plan["estimate"]["tokens_left"] is None and "never seen" in plan["no_probe_because"]
 
 
 def test_a_launch_takes_a_server_of_its_own(tmp_path: Path, tiny_arms: Path, empty_database: Path, server) -> None:
@@ -234,16 +330,9 @@ def test_requests_that_failed_are_sent_again_and_counted(
         asked.append(path)
         if path == "/completion" and len(asked) % 12 == 0:
             return 503, {"error": "loading"}
-        request = urllib.request.Request(
-            server.url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.load(answer)
+        return relayed(server, path, body)
 
-    paths = ("/v1/models", "/props", "/lora-adapters", "/completion", "/v1/completions", "/tokenize", "/detokenize")
-    with answering({path: partial(through, path) for path in paths}) as relay:
+    with answering({path: partial(through, path) for path in PATHS}) as relay:
         floor = {"floors": [], "arms": [F16, SERVER]}
         campaign = prepared(tmp_path / "relayed", tiny_arms, empty_database, relay.url, floor)
         (outcome,) = [found for found in campaign.run().outcomes if found.execution.name == "server"]
@@ -254,3 +343,59 @@ def test_requests_that_failed_are_sent_again_and_counted(
     one = ran.store.read_rows(ran.executions()["server"].capture_id, outcome.execution.windows)
     other = campaign.store.read_rows(outcome.execution.capture_id, outcome.execution.windows)
     assert one.equals(other)
+
+
+class Noisy:
+    """Pages of a relay behind which whole rows, from which the log-mass is measured, are off by ``nats``."""
+
+    def __init__(self, server: RunningServer) -> None:
+        self.server = server
+        self.nats = 0.0
+
+    def pages(self) -> dict[str, Any]:
+        return {path: partial(self._answer, path) for path in PATHS}
+
+    def _answer(self, path: str, body: Any) -> tuple[int, Any]:
+        status, found = relayed(self.server, path, body)
+        if path == "/completion" and body["n_probs"] == SIZE:
+            for entry in found["completion_probabilities"][0]["top_logprobs"]:
+                entry["logprob"] += self.nats
+        return status, found
+
+
+def test_another_measured_log_mass_goes_on_with_the_same_capture_and_the_first_number(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer
+) -> None:
+    noisy = Noisy(server)
+    with answering(noisy.pages()) as relay:
+        changes = {"floors": [], "arms": [F16, SERVER], "branches": None}
+        campaign = prepared(tmp_path / "noisy", tiny_arms, empty_database, relay.url, changes)
+        noisy.nats = 1e-4
+        assert campaign.run().failed == ()
+        found = campaign.executions()["server"]
+        kept = campaign.store.measured(found.capture_id)
+        assert kept["log_mass_mean_nats"] == pytest.approx(1e-4, abs=1e-5) and kept["log_mass_rows"] == 4
+        assert not {"log_mass", "normalised", "cache"} & found.identity["server"].keys()
+        files = {path: path.read_bytes() for path in campaign.store.capture_folder(found.capture_id).iterdir()}
+        rows = [path for path in files if path.suffix == ".parquet"]
+        written = {path: path.read_bytes() for path in (campaign.store.root / "generation").rglob("*.parquet")}
+        assert len(rows) == len(found.windows) and len(written) == 2
+
+        noisy.nats = 3e-4
+        rows[0].unlink()
+        for path in written:
+            path.unlink()
+        again = campaign.run()
+        assert again.failed == () and again.failed_generation == ()
+        assert campaign.executions()["server"].capture_id == found.capture_id
+        assert rows[0].read_bytes() == files[rows[0]], "taken with the number of the others"
+        assert {path: path.read_bytes() for path in written} == written
+        assert campaign.store.measured(found.capture_id) == kept
+        with artifact(campaign.uri, campaign.records()[0].arms[0].run_id, artifacts.PROBE_FILE) as path:
+            assert json.loads(path.read_text("utf-8"))["said"]["log_mass"].startswith("1.00e-04")
+
+        noisy.nats = 2e-3
+        rows[0].unlink()
+        (outcome,) = [item for item in campaign.run().outcomes if item.execution.name == "server"]
+        assert isinstance(outcome.error, ServerError) and "off by" in outcome.error.what
+        assert not rows[0].exists()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dashboard import data
-from dashboard.components.hardware import hardware_words
 from dashboard.frame import BESIDE_ROLES
+from drift_runs.report.hardware import hardware_words
 from drift_runs.report.identity import settings_text
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ _SCHEMA = pa.schema(
         ("n", pa.int64()),
         ("change", pa.string()),
         ("floor_value", pa.float64()),
+        ("reference", pa.string()),
     ]
 )
 
@@ -127,7 +128,7 @@ class History:
 
     def _follow(self, arm: str) -> None:
         """The steps of one arm; a campaign that has not measured it is passed over."""
-        before: tuple[Point, ArmRecord] | None = None
+        last: dict[str, tuple[Point, ArmRecord]] = {}
         for campaign in self.campaigns:
             row = self._rows.get(campaign.run_id, {}).get(arm)
             record = next((found for found in campaign.arms if found.arm == arm and found.complete), None)
@@ -141,8 +142,9 @@ class History:
                 floor=None if floor is None else abs(floor - no_drift(self.spec)),
                 reason=row["reason"],
             )
+            before = last.get(series_of(campaign))
             if before is None:
-                change = Change(FIRST, None, "")
+                change = Change(FIRST, None, taken_words(campaign) if last else "")
             elif reasons := unlike(before[1], record):
                 change = Change(UNDECIDED, None, "; ".join(reasons))
             else:
@@ -150,7 +152,7 @@ class History:
             self.steps[campaign.run_id, arm] = Step(
                 campaign=campaign.run_id, arm=arm, role=row["role"], row=row, floor=floor, change=change
             )
-            before = (point, record)
+            last[series_of(campaign)] = (point, record)
 
     def _floor(self, campaign: str, row: Mapping[str, Any]) -> float | None:
         """The value farthest from no drift among the floors of what the arm was compared with."""
@@ -162,11 +164,18 @@ class History:
         values += [row["floor_value"]] if row["floor_value"] is not None else []
         return max(values, key=lambda value: abs(value - no_drift(self.spec))) if values else None
 
+    def before(self, at: int) -> int | None:
+        """Which campaign the ``at``-th is set against: the last one before it of its series; None for the first."""
+        series = series_of(self.campaigns[at])
+        return next((place for place in range(at - 1, -1, -1) if series_of(self.campaigns[place]) == series), None)
+
     def around(self, at: int) -> list[str]:
-        """What changed around the figures since the campaign before the ``at``-th, in words; empty for the first."""
-        if at == 0:
-            return []
-        one, other = (self._around.get(self.campaigns[place].run_id, {}) for place in (at - 1, at))
+        """What changed around the figures since the campaign that the ``at``-th is set against, in words; empty for the
+        first."""
+        before = self.before(at)
+        if before is None:
+            return [taken_words(self.campaigns[at])] if at else []
+        one, other = (self._around.get(self.campaigns[place].run_id, {}) for place in (before, at))
         return [
             f"{words}: {_change_words(one[column], other[column])}"
             for column, words in AROUND.items()
@@ -189,9 +198,31 @@ class History:
                             **{name: step.row[name] for name in ("value", "low", "high", "n")},
                             "change": step.change.kind,
                             "floor_value": step.floor,
+                            "reference": series_of(campaign),
                         }
                     )
         return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def series_of(campaign: CampaignRecord) -> str:
+    """Which campaigns one line joins: empty where they took their own reference, else the capture of the one that
+    travelled.
+
+    A campaign's own reference ran on its own machine, so its figures are the arm's drift alone, whatever the machine.
+    Against rows of another machine they hold what lies between the machines as well. A line through both would show
+    that as a change of the arm, so each reference that travelled has a line of its own.
+    """
+    return campaign.reference_capture_id if campaign.reference_run else ""
+
+
+def taken_words(campaign: CampaignRecord) -> str:
+    """What the campaign is set against, where that is another thing than in the campaigns before it."""
+    if not campaign.reference_run:
+        return "reference: the first shown that took its own"
+    return (
+        f"reference: the first shown with the rows of run {campaign.reference_run[:8]}, so its figures hold what lies "
+        "between the two machines too"
+    )
 
 
 def unlike(before: ArmRecord, after: ArmRecord) -> tuple[str, ...]:

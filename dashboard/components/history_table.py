@@ -12,6 +12,10 @@ from dashboard.frame import chip
 from drift_runs.charts.history_lines import CHANGES
 
 MARKS = {"above": "\u25b2", "within": "\u25cf", "undecided": "\u25c6", "first": "\u25a0"}
+TRAVELLED = (
+    "It compares with the rows of a reference that another run took. Its figures hold what lies between the two "
+    "machines too, so it is joined with campaigns of the same rows only."
+)
 CHIPS = {"above": "above", "within": "within", "undecided": "inconclusive", "first": "plain"}
 
 
@@ -25,11 +29,15 @@ def history_table(history: History, unit: str, caption: str) -> Html:
         around = history.around(at)
         words = [tag("span", word, cls="dr-line dr-small dr-wrap") for word in around]
         nothing = tag("span", "first shown" if at == 0 else "nothing that is recorded", cls="dr-small")
+        mark = None
+        if campaign.reference_run:
+            mark = tag("span", chip("reference travelled", "plain", TRAVELLED), cls="dr-line")
+            mark = [mark, _line(f"rows of run {campaign.reference_run[:8]}")]
         cells = [
             tag("td", _cell(history.steps.get((campaign.run_id, arm)), unit), data_arm=arm, data_figure="history")
             for arm in history.arms
         ]
-        lead = tag("th", when(campaign), _line(campaign.run_id[:8]), scope="row")
+        lead = tag("th", when(campaign), _line(campaign.run_id[:8]), mark, scope="row")
         row = tag("tr", lead, tag("td", words or nothing, cls="dr-reasons"), cells, data_campaign=campaign.run_id)
         body.append(row)
     return table(caption, head, body, label="History")
@@ -94,6 +102,7 @@ def history_csv(histories: Sequence[History]) -> list[dict[str, object]]:
                         "difference": step.change.difference,
                         "why": step.change.reason,
                         "around": "; ".join(history.around(at)),
+                        "reference_run": campaign.reference_run,
                     }
                 )
     return rows

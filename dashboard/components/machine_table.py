@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -15,8 +16,7 @@ from dashboard.components.arm_table import figure_fields
 from dashboard.components.cells import figure_cell, header_cell, table
 from dashboard.components.export import csv_button, shown_chart
 from dashboard.components.history_points import when
-from dashboard.components.machine_words import between, counted, from_reference, here, repeats
-from dashboard.components.machines import RUN_ID_DIGITS, Machines, Place, machines_of
+from dashboard.components.machines import machines_of
 from dashboard.components.markup import Html, tag
 from dashboard.figures import (
     FLIP,
@@ -28,6 +28,8 @@ from dashboard.figures import (
 from dashboard.frame import Page, chip
 from drift_runs.charts.machines_by_arm import machines_by_arm
 from drift_runs.charts.palette import OUTLIER_LABELS
+from drift_runs.report.machine_words import Name, between, counted, from_reference, repeats
+from drift_runs.report.machines import RUN_ID_DIGITS, Machines, Place, here
 
 if TYPE_CHECKING:
     from drift_runs.tracking.records import CampaignRecord
@@ -50,19 +52,25 @@ def machines_section(page: Page, *, name: str) -> None:
         return
     columns = (FLIP, page.columns.mean, page.columns.p95)
     st.subheader("On other machines", anchor=False)
-    st.html(tag("p", counted(page, found), cls="dr-say"))
+    _say([*counted(page, found), ", whatever is chosen above."])
     for place in found.places:
         if place.arm.arm == here(page):
-            st.html(tag("p", from_reference(page, found, place), cls="dr-say", data_say="machine"))
-    if words := repeats(page, found):
-        st.html(tag("p", words, cls="dr-say", data_say="repeats"))
-    if words := between(page, found):
-        st.html(tag("p", words, cls="dr-say", data_say="between"))
+            _say(from_reference(page, found, place), "machine")
+    for key, words in (("repeats", repeats(page, found)), ("between", between(page, found))):
+        if words:
+            _say(words, key)
     if found.unread:
         st.html(tag("div", "Left out, because it cannot be read: ", "; ".join(found.unread[:3]), cls="dr-notes"))
     st.html(_table(page, found, columns))
     csv_button(_csv_rows(page, found, columns), name=name, key="machines")
     _charts(page, found, (page.columns.mean, FLIP), name)
+
+
+def _say(parts: Sequence[str], key: str | None = None) -> None:
+    """A sentence; what it is about stands out."""
+    st.html(
+        tag("p", [tag("b", part) if isinstance(part, Name) else part for part in parts], cls="dr-say", data_say=key)
+    )
 
 
 def _table(page: Page, found: Machines, columns: tuple[Column, ...]) -> Html:

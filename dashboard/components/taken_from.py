@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dashboard import data
-from dashboard.components.hardware import hardware_words
 from dashboard.components.machine_table import campaign_link
 from dashboard.components.markup import tag
+from drift_runs.report.hardware import hardware_words
 from drift_runs.report.identity import taken_elsewhere
 
 if TYPE_CHECKING:

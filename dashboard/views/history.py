@@ -10,7 +10,7 @@ from dashboard import data
 from dashboard.components.campaign_list import campaign_labels
 from dashboard.components.export import csv_button, shown_chart
 from dashboard.components.history_points import History, Sorted, figure_names, no_drift, sort_campaigns, when
-from dashboard.components.history_table import apart_table, history_csv, history_table
+from dashboard.components.history_table import TRAVELLED, apart_table, history_csv, history_table
 from dashboard.components.markup import tag
 from dashboard.components.measures import unit_of
 from dashboard.figures import write_number
@@ -43,6 +43,7 @@ def show() -> None:
     campaigns = index.campaigns(protocol)
     found = sort_campaigns(campaigns, _digest(page, campaigns))
     _say(_counted(page, protocol, found, len(campaigns)))
+    _travelled(found.kept)
     if found.kept:
         with st.spinner("Reading the figures of all campaigns …"):
             summary = index.summary(protocol)
@@ -83,6 +84,24 @@ def _counted(page: Page, protocol: str, found: Sorted, total: int) -> list[objec
     return parts
 
 
+def _travelled(kept: tuple[CampaignRecord, ...]) -> None:
+    travelled = [campaign for campaign in kept if campaign.reference_run]
+    if travelled:
+        many = "1 of them is" if len(travelled) == 1 else f"{len(travelled):,} of them are"
+        st.html(
+            tag(
+                "p",
+                many,
+                " marked ",
+                tag("b", "reference travelled"),
+                ". ",
+                TRAVELLED,
+                cls="dr-say",
+                data_say="travelled",
+            )
+        )
+
+
 def _lines(
     page: Page, row: st.delta_generator.DeltaGenerator, found: Sorted, summary: object, names: list[str]
 ) -> None:
@@ -120,13 +139,15 @@ def _lines(
     if not histories:
         return
     key = "One line an arm, points with their intervals; the band is the largest floor of each campaign; a dashed line "
-    key += (
-        f"stands where something around the figures changed: see the table. {RULE} It is a rule of display and no test."
-    )
+    key += "stands where something around the figures changed: see the table. "
+    if any(campaign.reference_run for campaign in kept):
+        key += "Hollow marks and dotted lines are of references that travelled. "
+    key += f"{RULE} It is a rule of display and no test."
     st.html(tag("p", key, cls="dr-key"))
     for history in histories:
         caption = f"{figure}, {OUTLIER_LABELS[history.outliers]}, newest first. What is recorded of engine build, "
-        caption += "backend and driver, hardware, system and version is compared with the campaign before."
+        caption += "backend and driver, hardware, system and version is compared with the campaign before"
+        caption += " of the same reference." if any(campaign.reference_run for campaign in kept) else "."
         st.html(history_table(history, unit, caption))
     csv_button(
         history_csv(histories),
@@ -155,12 +176,21 @@ def _sentence(history: History, unit: str) -> list[object]:
     """What moved between the last two campaigns, and how often anything did."""
     if len(history.campaigns) < 2:
         return [f"One campaign, {when(history.campaigns[0])}: there is no change to look at."]
+    before = history.before(len(history.campaigns) - 1)
+    if before is None:
+        words = (
+            " is the first shown with the rows of its reference"
+            if history.campaigns[-1].reference_run
+            else (" is the first shown that took its own reference")
+        )
+        return ["The newest campaign, ", when(history.campaigns[-1]), words, ": there is no change to look at."]
     last = history.campaigns[-1].run_id
     moved = [step for step in history.steps.values() if step.change.kind == "above"]
     now = [step for step in moved if step.campaign == last]
     here = [step for step in history.steps.values() if step.campaign == last]
     undecided = sum(step.change.kind == "undecided" for step in here)
-    parts: list[object] = ["Between the last two campaigns "]
+    of = "" if before == len(history.campaigns) - 2 else "of the same reference "
+    parts: list[object] = [f"Between the last two campaigns {of}"]
     if now:
         for at, step in enumerate(now):
             by = write_number(abs(step.change.difference or 0.0), unit, digits=2).replace(" %", " percentage points")

@@ -120,6 +120,7 @@ class Logbook:
 
         ``SameRows`` when rows that must differ do not.
         """
+        from drift_runs.tracking.decisions import carry_over
         from drift_runs.tracking.reader import load_figures, load_listed
 
         against = self.outcomes.get(execution.against)
@@ -188,6 +189,7 @@ class Logbook:
                 self.tracker.log_figures(
                     started.run_id, figures, rows, table, listed, result.answers, result.distribution
                 )
+                carry_over(self.tracker.uri, started.run_id)
                 self.tracker.complete(started.run_id)
                 self._joined = True
         outcome = Outcome(

@@ -23,8 +23,10 @@ from drift_runs.tracking import artifacts
 
 
 def reference_files(store: Store, reference: Execution) -> dict[str, bytes | Path]:
-    """What of a reference goes with its campaign: who took it, and its rows a window."""
+    """What of a reference goes with its campaign: who took it, what was measured of it, and its rows a window."""
     files: dict[str, bytes | Path] = {artifacts.REFERENCE_FILE: canonical_json(dict(reference.identity))}
+    if measured := store.measured(reference.capture_id):
+        files[artifacts.REFERENCE_MEASURED_FILE] = canonical_json(measured)
     for window in reference.windows:
         files[f"{artifacts.REFERENCE_ROWS_FOLDER}/{window}.parquet"] = store.rows_file(reference.capture_id, window)
     return files

@@ -27,6 +27,7 @@ def opening(store: Store, loaded: LoadedProtocol, execution: Execution) -> dict[
         "store": str(store.root),
         "process": uuid.uuid4().hex[:12],
         "arm": execution.name,
+        "capture": execution.capture_id,
         "opening": execution.opening(dictionary.size).as_json(),
         "said": dict(execution.said),
         "stamps": {what: [str(file.path), list(file.stamp)] for what, file in named.items() if file is not None},

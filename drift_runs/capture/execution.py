@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from drift_runs.engines.base import EngineIdentity, EngineSettings
 from drift_runs.engines.registry import ENGINES, Opening
@@ -17,6 +17,9 @@ from drift_runs.machine import Place
 from drift_runs.protocol.model import Arm, Capture, Floor, Settings
 from drift_runs.store import comparison_id
 from drift_runs.weights.gguf_file import WeightsFile
+
+if TYPE_CHECKING:
+    from drift_runs.capture.observed import Remembered
 
 COPY_SETTINGS = {"copy_tokens", "copy_distance_tokens"}
 """Of a protocol's marks, what columns of a stored comparison depend on."""
@@ -83,6 +86,8 @@ class Execution(Captured):
     """The recorded capture that is played."""
     said: Mapping[str, str] = field(default_factory=dict)
     """What its server says of itself."""
+    remembered: Remembered | None = None
+    """Why it is taken for what it said earlier; None: it was asked now."""
 
     @property
     def listed(self) -> bool:

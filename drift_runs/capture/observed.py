@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from drift_runs.capture.execution import engine_settings
+from drift_runs.capture.measured import said_by
 from drift_runs.engines.base import Capabilities, Engine, EngineIdentity, EngineSettings, ListedEngine
 from drift_runs.engines.registry import ENGINES, Opening, open_engine, process_identity
 from drift_runs.errors import ConfigError, ModelFileError, ServerError
@@ -20,6 +22,15 @@ from drift_runs.store import Store, content_id
 from drift_runs.weights.gguf_file import WeightsFile, inspect
 
 
+class Remembered(NamedTuple):
+    """Why a server was taken for what it said when it last answered."""
+
+    why: str
+    """What came of asking it now."""
+    last_ms: int | None
+    """When it last answered; None where that is not known."""
+
+
 class Found(NamedTuple):
     """What takes an arm's rows."""
 
@@ -28,10 +39,13 @@ class Found(NamedTuple):
     """Of a server: what it says of itself."""
     place: Place | None
     rows: Path | None
+    remembered: Remembered | None = None
+    """None: it was asked now."""
 
 
 class Observer:
-    """``engine``: identity of ``llama_cpp`` where it is known already. ``store``: keeps what servers said."""
+    """``engine``: identity of ``llama_cpp`` where it is known already. ``store``: keeps what servers said; without
+    ``keep`` it is read alone."""
 
     def __init__(
         self,
@@ -40,13 +54,18 @@ class Observer:
         engine: EngineIdentity | None = None,
         *,
         store: Store | None = None,
+        keep: bool = True,
     ) -> None:
         self._machine = machine
+        self._keep = keep
         self._store = store
         self._size = dictionary_size
         self._llama_cpp = engine
         self._files: dict[Path, WeightsFile] = {}
         self._asked: dict[str, tuple[EngineIdentity, Mapping[str, str]]] = {}
+        self._remembered: dict[str, Remembered] = {}
+        self._silent: dict[tuple[str, str], ServerError] = {}
+        """By address and name of the model: what came of asking a server that does not answer."""
         self._facts: dict[tuple[str, str], Mapping[str, str]] = {}
         """By address and name of the model: what a server says of itself and nothing that was measured of it."""
         self._launched: dict[str, str] = {}
@@ -116,7 +135,7 @@ class Observer:
             self._ask(opening, asked)
         if launch > 1:
             self._refuse_another(arm, name, settings, place, rows)
-        return Found(*self._asked[asked], place, rows)
+        return Found(*self._asked[asked], place, rows, self._remembered.get(asked))
 
     def _ask(self, opening: Opening, asked: str) -> None:
         """What it is and says; of a server that does not answer now, what it said at the last time.
@@ -126,17 +145,24 @@ class Observer:
         place = opening.place
         key = content_id({"asked": asked})
         try:
+            if place is not None and (place.url, place.served) in self._silent:
+                raise self._silent[place.url, place.served]  # asked once: each asking waits its time
             with contextlib.closing(open_engine(opening)) as engine:
-                said, facts = _said(engine), {} if place is None else dict(engine.facts())
+                said, facts = said_by(engine), {} if place is None else dict(engine.facts())
                 found = engine.identity
-        except ServerError:
+        except ServerError as error:
+            if place is not None and error.status is None:
+                self._silent[place.url, place.served] = error
             known = None if self._store is None else self._store.read_observed(key)
             if known is None:
                 raise
             found, said, facts = engine_of(known["engine"]), known["said"], known["facts"]
+            last_ms = known.get("time_ms")
+            self._remembered[asked] = Remembered(error.line(), last_ms if isinstance(last_ms, int) else None)
         else:
-            if self._store is not None and place is not None:
-                self._store.write_observed(key, {"engine": asdict(found), "said": said, "facts": facts})
+            if self._store is not None and place is not None and self._keep:
+                content = {"engine": asdict(found), "said": said, "facts": facts, "time_ms": time.time_ns() // 10**6}
+                self._store.write_observed(key, content)
         self._asked[asked] = found, said
         if place is not None:
             self._facts[place.url, place.served] = facts
@@ -212,10 +238,6 @@ def engine_of(content: Mapping[str, Any]) -> EngineIdentity:
     able = dict(found.pop("capabilities"))
     able["path_shapes"] = tuple(able["path_shapes"])
     return EngineIdentity(**found, capabilities=Capabilities(**able))
-
-
-def _said(engine: ListedEngine) -> dict[str, str]:
-    return dict(sorted(engine.said().items()))
 
 
 def adapter_file(machine: Machine, arm: Arm) -> Path | None:

@@ -45,6 +45,7 @@ def plan_executions(
     reference: StoredReference | None = None,
     store: Store | None = None,
     unreached: list[Unreached] | None = None,
+    keep: bool = True,
 ) -> tuple[Execution, ...]:
     """Everything to execute, the reference first, then its floors, candidates and follow-ups in the protocol's order.
 
@@ -53,8 +54,8 @@ def plan_executions(
     the reference and its floors always belong. ``engine``: identity of ``llama_cpp`` where it is known already.
 
     ``store``: where it is kept what servers said; one that does not answer now is taken for what it was, because rows
-    that are whole need no server. ``unreached`` receives the arms whose server does not answer and never did; without
-    it the first of them is an error.
+    that are whole need no server. Without ``keep`` nothing is written there. ``unreached`` receives the arms whose
+    server does not answer and never did; without it the first of them is an error.
 
     With a stored ``reference`` nothing is executed for it. Its own arm is run here under the name ``<name>-here``: what
     lies between the two is the other machine. Its floors are those of that arm; a second pass of it is left out,
@@ -76,7 +77,7 @@ def plan_executions(
     for name in only:
         if name not in named:
             raise ProtocolError(f"unknown arm {name!r}", where="--arms", expected=f"some of {', '.join(named)}")
-    plan = _Plan(loaded, Observer(machine, protocol.dictionary.size, engine, store=store), machine)
+    plan = _Plan(loaded, Observer(machine, protocol.dictionary.size, engine, store=store, keep=keep), machine)
     floors = {arm.name: [floor for floor in protocol.floors if floor.arm == arm.name] for arm in protocol.arms}
     first = protocol.reference
     if reference is None:
@@ -175,6 +176,7 @@ class _Plan:
                 place=found.place,
                 rows=found.rows,
                 said=found.said,
+                remembered=found.remembered,
                 floor=floor,
                 weights=weights,
                 adapter=adapter,

@@ -45,6 +45,8 @@ def keep_recording(store: Store, capture: str, folder: Path, windows: Sequence[s
     tables = {name: read_table(store.rows_file(capture, name), schema.ROWS) for name in kept}
     for name, table in tables.items():
         write_table(folder / f"{name}.parquet", table, schema.ROWS)
+    if measured := store.measured(capture):
+        write_json(folder / "measured.json", measured)
     above = (folder.parent, *folder.parent.resolve().parents[:1])
     if not any((place / DICTIONARY_FILE).is_file() for place in above):
         (folder.parent / DICTIONARY_FILE).write_bytes(dictionaries[0].read_bytes())

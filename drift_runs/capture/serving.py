@@ -20,6 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from drift_runs.capture.measured import said_by
 from drift_runs.errors import CannotGive, DriftError, EngineError, ModelFileError, ServerError, StoreError
 from drift_runs.protocol.canonical import dictionary_sha256
 
@@ -126,14 +127,13 @@ def check_unchanged(job: dict[str, Any]) -> None:
 def _check_same(job: dict[str, Any], opened: Opening, engine: Any) -> None:
     """The identity of these rows names what a server said when the run was planned: it must still be that server.
 
-    Hours may lie between the two. What a server was seen to do, beside what it says, is held against nothing.
+    Hours may lie between the two. What was measured of a server, beside what it says, is no part of either.
     """
     planned = job["said"]
     if not planned:
         return
-    now = engine.said()
-    seen = now.keys() - engine.facts().keys() if hasattr(engine, "facts") else set()
-    for key in sorted({*planned, *now} - seen):
+    now = said_by(engine)
+    for key in sorted({*planned, *now}):
         before, after = planned.get(key, "not said"), now.get(key, "not said")
         if before != after:
             raise (ModelFileError if opened.rows else ServerError)(

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from drift_runs import schema
+from drift_runs.capture.measured import calibrate
 from drift_runs.capture.score import ReferenceRows, ScoredWindow, WindowTask, score_window, scored_positions
 from drift_runs.capture.score_listed import score_listed_window
 from drift_runs.capture.serving import Opened, ask_first, check_unchanged, open_engine, peak_bytes, send, serve
@@ -30,8 +31,9 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     opened = open_engine(job)
     engine, table = opened.engine, opened.dictionary
     send(events, event="open", seconds=time.perf_counter() - started)
-    ask_first(opened, job, events)
     store = Store(Path(job["store"]))
+    calibrate(engine, store, job["capture"])
+    ask_first(opened, job, events)
     store.write_dictionary(table)
     for step in job["steps"]:
         _step(opened, store, job, step, events)
@@ -41,6 +43,7 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
 
 def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any], events: TextIO) -> None:
     engine, table = opened.engine, opened.dictionary
+    calibrate(engine, store, step["capture"])  # passes of one process are captures of their own
     name = step["window"]
     task = WindowTask(
         window=name,

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     import altair as alt
     import pyarrow as pa
 
-COLUMNS = ("order", "when", "arm", "role", "value", "low", "high", "n", "change", "floor_value")
+COLUMNS = ("order", "when", "arm", "role", "value", "low", "high", "n", "change", "floor_value", "reference")
 """What a table must have. ``order``: which campaign, from 1; ``when``: its date as text; ``change``: one of
-:data:`CHANGES`, against the campaign before; ``role``: ``floor`` is the null."""
+:data:`CHANGES`, against the campaign before; ``role``: ``floor`` is the null; ``reference``: one
+line joins what has the same one, and all but the empty one are hollow and dotted."""
 
 CHANGES = {"above": "change above the floor", "within": "within", "undecided": "not decided", "first": "first"}
 _SHAPES = {"above": "triangle-up", "within": "circle", "undecided": "diamond", "first": "square"}
@@ -89,6 +90,9 @@ def history_lines(
         alt.Tooltip("n:Q", title="n", format=","),
     ]
     known = [row for row in rows if row["value"] is not None]
+    travelled = any(row["reference"] for row in rows)
+    if travelled:
+        tooltip.append(alt.Tooltip("reference:N", title="reference that travelled"))
     # As one text: of a list the library would copy every row for each part of the chart, which took longer than the
     # rest of a click.
     values = json.dumps(known, allow_nan=False)
@@ -110,14 +114,26 @@ def history_lines(
         layers.append(rules.mark_rule(strokeDash=[6, 4], color=palette.INCONCLUSIVE, strokeWidth=1.5).encode(x=x("at")))
     # Arms of one campaign stand a little apart, so that no interval hides another.
     layers += [
-        base.mark_line(strokeWidth=1.8, opacity=0.8).encode(x=x("place"), y=y("value"), color=colour),
+        base.transform_filter("datum.reference === ''")
+        .mark_line(strokeWidth=1.8, opacity=0.8)
+        .encode(x=x("place"), y=y("value"), color=colour),
         base.transform_filter("datum.low !== null")
         .mark_rule(strokeWidth=2, opacity=0.8)
         .encode(x=x("place"), y=y("low"), y2="high:Q", color=colour),
-        base.mark_point(filled=True, size=90, opacity=1).encode(
-            x=x("place"), y=y("value"), color=colour, shape=shape, tooltip=tooltip
-        ),
+        base.transform_filter("datum.reference === ''")
+        .mark_point(filled=True, size=90, opacity=1)
+        .encode(x=x("place"), y=y("value"), color=colour, shape=shape, tooltip=tooltip),
     ]
+    if travelled:
+        others = base.transform_filter("datum.reference !== ''")
+        layers += [
+            others.mark_line(strokeWidth=1.8, opacity=0.8, strokeDash=[2, 3]).encode(
+                x=x("place"), y=y("value"), color=colour, detail="reference:N"
+            ),
+            others.mark_point(filled=False, strokeWidth=2, size=90, opacity=1).encode(
+                x=x("place"), y=y("value"), color=colour, shape=shape, tooltip=tooltip
+            ),
+        ]
     return alt.layer(*layers).properties(height=HEIGHT_PX, width="container")
 
 

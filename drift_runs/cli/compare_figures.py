@@ -27,6 +27,7 @@ def of_files(found: FileFigures) -> Json:
         figures[rate.spec] = _rate(rate)
     for spec, mean in found.means:
         figures[spec] = _mean(mean)
+    figures |= {spec: {"reason": reason} for spec, reason in found.unsaid}
     return figures
 
 

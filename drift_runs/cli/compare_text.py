@@ -59,7 +59,7 @@ def _one_comparison(figures: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield from _columns(["", "rate [95 %]", "count", "n"], rates)
     means = [
-        [spec, _interval(values), f"{values['n']:,}"]
+        [spec, _interval(values), _n(values)]
         for spec, values in figures.items()
         if "mean" in values and "max" not in values
     ]

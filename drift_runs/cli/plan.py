@@ -8,15 +8,22 @@ import sys
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drift_runs.cli.generation_estimate import estimate_json, estimate_lines, lane_tokens
 from drift_runs.cli.generation_said import generation_lines
 from drift_runs.cli.run import add_store_arguments, machine_path
 from drift_runs.cli.subsample import quoted, stored_results
 
+if TYPE_CHECKING:
+    from drift_runs.capture.planning import Unreached
+
 HELP = """Show what a run will score, what it will take and what it will store, before it starts.
 
-The time is estimated from a probe of a few seconds with the reference's model; --no-probe leaves it out."""
+The time is estimated from a probe of a few seconds with the reference's model; --no-probe leaves it out.
+
+An arm whose server does not answer is planned from what the store remembers of it, and marked so. One that never
+answered is named, and the exit code is 5."""
 EXAMPLE = """drift plan smollm2-quick
 drift plan protocols/mine.toml --machine drift.toml --json"""
 
@@ -64,7 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from drift_runs.errors import ConfigError, DriftError
+    from drift_runs.cli.plan_servers import missing_tokens, silent_of
+    from drift_runs.errors import ConfigError, DriftError, EngineError
     from drift_runs.protocol.load import find_protocol, load_followups, load_protocol
 
     if not 0 < args.spill_gb < float("inf"):  # false for NaN too
@@ -72,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_protocol(find_protocol(args.protocol))
     follow_ups = load_followups(args.followups, loaded) if args.followups else ()
     executions = None
+    unreached: list[Unreached] = []
     probe = None
     why_no_probe = "--no-probe was given"
     machine_file = machine_path(args.machine, args.store)
@@ -79,8 +88,12 @@ def run(args: argparse.Namespace) -> int:
         why_no_probe = "no drift.toml says where the models lie"
     elif not args.no_probe:
         try:
-            executions = _executions(loaded, machine_file, follow_ups)
-            if executions[0].arm.engine == "replay":
+            executions = _executions(loaded, machine_file, follow_ups, args.store, unreached)
+            if executions is None:
+                why_no_probe = "the reference's server was never seen"
+            elif executions[0].remembered is not None:
+                why_no_probe = "the reference's server does not answer now"
+            elif executions[0].arm.engine == "replay":
                 why_no_probe = "the reference is a recording, and how fast it plays says nothing of an engine"
             else:
                 probe = measure_probe(loaded, executions[0])
@@ -88,22 +101,40 @@ def run(args: argparse.Namespace) -> int:
             if args.machine is not None:
                 raise
             why_no_probe = error.line()
-    estimate = estimate_of(loaded, follow_ups, executions, probe, args.store, int(args.spill_gb * 1e9))
+    more = missing_tokens(loaded, follow_ups, unreached)
+    estimate = estimate_of(loaded, follow_ups, executions, probe, args.store, int(args.spill_gb * 1e9), more)
+    silent = silent_of(executions, unreached)
     arms = [arm.name for arm in (*loaded.protocol.arms, *follow_ups) if arm.role != "reference"]
     samples = stored_results(args.store, loaded.protocol_sha256, arms)
     if args.json:
-        _print_json(loaded, follow_ups, estimate, probe, why_no_probe, samples)
+        _print_json(loaded, follow_ups, estimate, probe, why_no_probe, samples, silent)
     else:
         _print_text(loaded, follow_ups, estimate, probe, why_no_probe)
+        for at, found in enumerate(silent):
+            print(f"{'servers' if at == 0 else '':<9}{found.line()}")
         _print_samples(args.protocol, samples)
+    if unreached:
+        names = ", ".join(found.arm for found in unreached)
+        print(f"drift: no server ever answered for {names}: start it and plan again", file=sys.stderr)
+        return EngineError.exit_code
     return 0
 
 
-def _executions(loaded, machine_file, follow_ups):
-    from drift_runs.capture.planning import plan_executions
+def _executions(loaded, machine_file, follow_ups, store: Path, unreached: list[Unreached]):
+    """What is to be executed; None where the reference's server was never seen. Nothing is written."""
+    from drift_runs.capture.planning import Unreached, plan_executions
+    from drift_runs.errors import ServerError
     from drift_runs.machine import load_machine
+    from drift_runs.store import Store
 
-    return plan_executions(loaded, load_machine(machine_file), follow_ups=follow_ups)
+    machine = load_machine(machine_file)
+    try:
+        return plan_executions(
+            loaded, machine, follow_ups=follow_ups, store=Store(store), unreached=unreached, keep=False
+        )
+    except ServerError as error:
+        unreached.append(Unreached(loaded.protocol.reference.name, error))
+        return None
 
 
 def measure_probe(loaded, reference) -> Probe:
@@ -148,8 +179,11 @@ def measure_probe(loaded, reference) -> Probe:
     )
 
 
-def estimate_of(loaded, follow_ups, executions, probe: Probe | None, store: Path, spill_bytes: int) -> Estimate:
-    """Counts from the protocol; bytes and time when a probe was made."""
+def estimate_of(
+    loaded, follow_ups, executions, probe: Probe | None, store: Path, spill_bytes: int, more: int
+) -> Estimate:
+    """Counts from the protocol; bytes and time when a probe was made. ``more``: tokens of arms that are not among the
+    executions, because nothing is known of their servers."""
     from drift_runs.capture.group import evaluated_tokens, full_row_bytes, groups, pending
     from drift_runs.protocol.model import WRITERS
     from drift_runs.store import Store
@@ -164,7 +198,7 @@ def estimate_of(loaded, follow_ups, executions, probe: Probe | None, store: Path
     parts = groups(loaded, spill_bytes)
     left = None
     if executions is not None:
-        left = sum(
+        left = more + sum(
             evaluated_tokens(loaded, step.window)
             for part in parts
             for launch in pending(Store(store), executions, part)
@@ -202,7 +236,9 @@ def _scored(window) -> int:
     return sum(end - start for start, end in window.scored)
 
 
-def _print_json(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why_no_probe: str, samples) -> None:
+def _print_json(
+    loaded, follow_ups, estimate: Estimate, probe: Probe | None, why_no_probe: str, samples, silent
+) -> None:
     content = {
         "protocol": loaded.protocol.name,
         "version": loaded.protocol.version,
@@ -213,6 +249,8 @@ def _print_json(loaded, follow_ups, estimate: Estimate, probe: Probe | None, why
         "generation": estimate_json(lane_tokens(loaded, follow_ups)),
         "probe": asdict(probe) if probe is not None else None,
         "no_probe_because": None if probe is not None else why_no_probe,
+        # Arms and floors whose server does not answer now.
+        "servers": [asdict(found) for found in silent],
         # Empty until 'drift subsample' ran: one entry an arm, in the protocol's order.
         "samples": [
             {"arm": result.arm, "quoted": quoted(result), "findings": [asdict(f) for f in result.findings]}

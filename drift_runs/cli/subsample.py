@@ -171,7 +171,7 @@ def _full(found: list) -> list[str]:
             value = f"{finding.full_value:.2%}" if statistic == "rate" else nats(finding.full_value)
             worst.append(f"{label} {finding.named} ({value})")
         else:
-            worst.append(f"{label} none ({finding.reason.removeprefix('the full rows name no range: ')})")
+            worst.append(f"{label} none ({finding.reason.partition(': ')[2] or finding.reason})")
     mean, overturns = by_statistic["mean"], by_statistic["seen"]
     largest = by_statistic["max"]
     place = f" ({largest.named})" if largest.named else ""

@@ -139,6 +139,12 @@ def legend(outcomes: list[Outcome], protocol: Protocol) -> str:
                 if without is not None:
                     text += f"; {without['n']:,} without the declared outlier windows"
                 lines.append(f"{text}. {mean['reason']}".rstrip() + ("." if mean["reason"] else ""))
+                base, _, entries = here.spec.partition("@")
+                if entries and Address("kl.full", "mean") not in found:
+                    lines.append(
+                        f"{base} is {here.spec}: of the best {entries} entries of a row. Full rows were not compared, "
+                        "so kl.full and js.full are not known."
+                    )
                 if (covered := found.get(COVERAGE)) is not None:
                     lines.append(f"Coverage {covered['value']:.3g}: {covered['reason']}.")
                 lines += _pooled(found, here, protocol)

@@ -6,10 +6,10 @@ There are two kinds. An :class:`Engine` runs in this process and gives the logit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,6 +197,24 @@ class ListedEngine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Calibrated(Protocol):
+    """A ``ListedEngine`` whose rows depend on numbers that were measured of its server."""
+
+    def measured(self) -> Collection[str]:
+        """Names of what ``said`` tells that was measured, and may come out otherwise the next time."""
+        ...
+
+    def calibration(self) -> Mapping[str, float]:
+        """The numbers that its rows are made with, by name; measured where nothing was given."""
+        ...
+
+    def calibrate(self, kept: Mapping[str, Any]) -> None:
+        """Make rows with ``kept``, which is an earlier ``calibration``. ``EngineError`` where it cannot be of this
+        server."""
+        ...
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from drift_runs.capture.measured import calibrate
 from drift_runs.capture.serving import Opened, ask_first, check_unchanged, open_engine, peak_bytes, send, serve
 from drift_runs.engines.base import TakesState
 from drift_runs.engines.grammar import Grammar, Grammars
@@ -46,6 +47,7 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     send(events, event="open", seconds=time.perf_counter() - started)
     ask_first(opened, job, events)
     engine = opened.engine
+    calibrate(engine, Store(Path(job["store"])), job["capture"])
     chat = Chat(**job["chat"]) if job["chat"] else None
     ends = () if chat is None else ends_in_order(chat, opened.dictionary)
     if opened.opening.kind.listed:

@@ -25,6 +25,11 @@ class Beside(NamedTuple):
         return {"floor": self.name, "borrowed": self.borrowed}
 
 
+def with_partial(note: str, column: RatioColumn, excluded: int) -> str:
+    """The note of a figure, and why positions are left out of it where some are."""
+    return "; ".join(part for part in (note, column.partial if excluded else "") if part)
+
+
 def ratio_figure(
     common: dict,
     column: RatioColumn,
@@ -50,7 +55,7 @@ def ratio_figure(
         n=int(sums.used[at]),
         excluded=int(sums.excluded[at]),
         state=FIRM if value is not None else WITHHELD,
-        reason=note if value is not None else empty,
+        reason=with_partial(note, column, int(sums.excluded[at])) if value is not None else empty,
         **_ends(interval, found),
         floor_value=None if beside.side is None else number_or_none(beside.side.sums.ratios[at]),
         verdict="" if decided is None else decided.outcome,

@@ -33,6 +33,8 @@ _TOP_K_MEANS = (
     ("entropy.topk@{k}.reference", "reference_entropy_topk_nats"),
     ("entropy.topk@{k}.candidate", "candidate_entropy_topk_nats"),
 )
+_OF_THE_TEXT = ("dnll", "nll.reference", "nll.candidate", "dp")
+UNLISTED = "no position has it: it needs the log-probability of the text's own token, which a list may lack"
 _ABSENT = {
     "kl.full": "no position has it: it needs the whole distribution of both sides",
     "js.full": "no position has it: it needs the whole distribution of both sides",
@@ -115,6 +117,8 @@ class FileFigures:
     divergences: tuple[DivergenceFigures, ...]
     rates: tuple[RateFigures, ...]
     means: tuple[tuple[str, Average], ...]
+    unsaid: tuple[tuple[str, str], ...]
+    """Means that rows may be expected to have and have not, each with the reason."""
     support: Support | None
 
 
@@ -144,7 +148,9 @@ def file_figures(comparison: pa.Table, layout: Layout, resampler: Resampler, *, 
         for spec, field in named
         if np.isfinite(values := getattr(positions, field)).any()
     ]
+    had = {spec for spec, _ in means}
     return FileFigures(
+        unsaid=tuple((spec, UNLISTED) for spec in _OF_THE_TEXT if rows and spec not in had),
         positions=len(positions),
         windows=len(positions.windows),
         divergences=tuple(divergences),

@@ -23,6 +23,12 @@ CORE = 10
 
 HEADLINE = 0
 
+UNLISTED = (
+    "left out are positions where a side's list does not hold the text's own token: the unlikely ones, so this is not "
+    "the mean over all"
+)
+"""Of figures that need the log-probability of the text's own token."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioColumn:
@@ -41,6 +47,8 @@ class RatioColumn:
     """Why there is no value when no position is left although some are known."""
     absence: str = ""
     """Why there is no value when no position was measured at all."""
+    partial: str = ""
+    """What a reader must know of a value over some positions: why the others are left out."""
 
 
 def columns_of(positions: Positions, protocol: Protocol) -> tuple[RatioColumn, ...]:
@@ -149,10 +157,10 @@ def _core(positions: Positions, protocol: Protocol) -> tuple[RatioColumn, ...]:
             count="count",
             empty="no strong positions",
         ),
-        RatioColumn(spec="dnll", statistic="mean", terms=_of("dnll_nats")),
-        RatioColumn(spec="nll.reference", statistic="mean", terms=_of("reference_nll_nats")),
-        RatioColumn(spec="nll.candidate", statistic="mean", terms=_of("candidate_nll_nats")),
-        RatioColumn(spec="dp", statistic="mean", terms=_of("dp")),
+        RatioColumn(spec="dnll", statistic="mean", terms=_of("dnll_nats"), partial=UNLISTED),
+        RatioColumn(spec="nll.reference", statistic="mean", terms=_of("reference_nll_nats"), partial=UNLISTED),
+        RatioColumn(spec="nll.candidate", statistic="mean", terms=_of("candidate_nll_nats"), partial=UNLISTED),
+        RatioColumn(spec="dp", statistic="mean", terms=_of("dp"), partial=UNLISTED),
         RatioColumn(spec="entropy.full.reference", statistic="mean", terms=_of("reference_entropy_nats")),
         RatioColumn(spec="entropy.full.candidate", statistic="mean", terms=_of("candidate_entropy_nats")),
     )
@@ -182,7 +190,7 @@ def _extra(positions: Positions, protocol: Protocol) -> list[RatioColumn]:
         ),
         RatioColumn(spec="flip.text", statistic="rate", terms=_of("flip_text")),
         RatioColumn(spec="swap", statistic="rate", terms=_of("swap"), count="count"),
-        RatioColumn(spec="volatile", statistic="rate", terms=_volatile, count="count"),
+        RatioColumn(spec="volatile", statistic="rate", terms=_volatile, count="count", partial=UNLISTED),
         RatioColumn(spec="volatile.confident", statistic="", terms=_volatile_confident, count="count"),
         RatioColumn(
             spec="dentropy.full",

@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drift_runs.errors import NotComparable
+from drift_runs.measure.arm_figures import with_partial
 from drift_runs.measure.coverage import Stretches, share_figure
 from drift_runs.measure.figures import Figure, figures_table
 from drift_runs.measure.headline import TAIL, unsaid_reason
@@ -47,6 +48,7 @@ from drift_runs.measure.resampler import Resampler, plural
 from drift_runs.measure.selected import Interval, whole_interval
 from drift_runs.measure.shard_summary import ShardSummary
 from drift_runs.measure.specs import base_of
+from drift_runs.measure.window_figures import UNLIKE
 from drift_runs.protocol.model import Protocol
 
 LIMIT_POSITIONS = 2_000_000
@@ -210,7 +212,7 @@ class _Shards:
                     statistic=column.statistic,
                     value=total / used if used else None,
                     state=FIRM if used else WITHHELD,
-                    reason=spread.note
+                    reason=with_partial(spread.note, column, missing)
                     if used
                     else absence or (column.empty if column.empty and rows > missing else "no positions"),
                     **interval._asdict(),
@@ -350,7 +352,8 @@ class _Shards:
             if None in sides or not spec.startswith(("nll", "entropy")):
                 continue
             used = self.summary.used[np.ix_(windows, sides)]
-            both = windows[(used > 0).all(axis=1)]
+            both = windows[(used > 0).all(axis=1) & (used[:, 0] == used[:, 1])]
+            unlike = used.any() and not len(both)
             means = self.sums[np.ix_(both, sides)] / self.summary.used[np.ix_(both, sides)]
             yield Figure(
                 **common,
@@ -359,7 +362,7 @@ class _Shards:
                 value=float((means[:, 1] > means[:, 0]).sum()) if len(both) else None,
                 n=len(both),
                 state=FIRM if len(both) else WITHHELD,
-                reason=f"of {plural(len(both), 'window')}" if len(both) else "no positions",
+                reason=f"of {plural(len(both), 'window')}" if len(both) else UNLIKE if unlike else "no positions",
             )
 
     def _window(self, window: int, choice: str) -> Iterator[Figure]:

@@ -166,7 +166,7 @@ def _missed(panel: ProbePanel, common: dict, statistic: str, seen: list[Seen]) -
     shared = {**common, "spec": spec, "statistic": f"worst_range.{statistic}"}
     worst = panel.full.worst[statistic]
     if worst.at < 0:
-        reason = "the full rows name no range: "
+        reason = "all positions name no range: "
         reason += "no value is above 0" if worst.known.any() else "no range is firm or indicative"
         return Finding(**shared, reason=reason)
     missed = [one.worst[statistic] for one in seen if one.worst[statistic].at != worst.at]
@@ -187,7 +187,7 @@ def _overturns(panel: ProbePanel, common: dict, seen: list[Seen]) -> Finding:
     shared = {**common, "spec": "strong_overturn", "statistic": "seen"}
     count = panel.full.overturns
     if count == 0:
-        return Finding(**shared, full_value=0.0, reason="the full rows have no strong overturn")
+        return Finding(**shared, full_value=0.0, reason="all positions have no strong overturn")
     return Finding(
         **shared,
         full_value=float(count),
@@ -237,7 +237,7 @@ def _history(panel: ProbePanel, common: dict, ratios: list[float], lost: int, pr
     known = np.isfinite(panel.full_widths)
     if not known.any():
         unit = panel.clusters.unit
-        return Finding(**shared, reason=f"no history bucket of the full rows has an interval between {unit}s")
+        return Finding(**shared, reason=f"no history bucket of all positions has an interval between {unit}s")
     buckets = int(known.sum())
     full = float(np.median(panel.full_widths[known]))
     notes = [] if probes == common["probes"] else [f"of the first {probes} samples"]

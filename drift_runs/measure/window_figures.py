@@ -31,12 +31,31 @@ def window_figures(
         reference, candidate = f"reference_{stem}", f"candidate_{stem}"
         known = all(np.isfinite(getattr(found.side.positions, name)).any() for name in (reference, candidate))
         if known or (made_here and "@" not in spec):
-            yield _above(common, spec, window, found.values(candidate), found.values(reference), "no positions", "")
+            upper, lower = found.values(candidate), found.values(reference)
+            kept = _equally_known(window, upper, lower)
+            absence = UNLIKE if len(window) and not kept.any() and known else "no positions"
+            yield _above(common, spec, window[kept], upper[kept], lower[kept], absence, "")
     if beside.side is not None and not beside.borrowed:
         mine, floor = found.values(headline.column), beside.side.values(headline.column)
         both = np.isfinite(mine) & np.isfinite(floor)
         absence = headline.absence or "no position has both figures"
         yield _above(common, headline.spec, window[both], mine[both], floor[both], absence, beside.name)
+
+
+UNLIKE = "in no window do both sides say it at as many positions"
+
+
+def _equally_known(window: NDArray[np.int32], one: Floats, other: Floats) -> NDArray[np.bool_]:
+    """Positions of the windows in which both sides are known equally often: bool[n].
+
+    A list of the best entries says the text's own token where it is likely. A mean over those positions set against one
+    over all of them would lie lower for that alone.
+    """
+    known, kept = (np.isfinite(one), np.isfinite(other)), np.zeros(len(window), dtype=bool)
+    for at in np.unique(window):
+        here = window == at
+        kept[here] = known[0][here].sum() == known[1][here].sum() > 0
+    return kept
 
 
 def _windows(found: Selected) -> NDArray[np.int32]:

@@ -268,8 +268,9 @@ def _constrained(problems: Problems, protocol: Protocol, streams: Mapping[str, S
                 f"a grammar needs logits, and engine {shown(arm.engine)} gives none",
                 expected=f"an arm of {' or '.join(LOGIT_ENGINES)}",
             )
-        if protocol.branches is None and not protocol.tasks:
-            problems.add(loc, "nothing is generated that it could hold", expected="[branches] or [[tasks]]")
+        if protocol.branches is None:
+            unheld = ": the answers to tasks are not held to a grammar" if protocol.tasks else ""
+            problems.add(loc, f"no future is followed that it could hold{unheld}", expected="[branches]")
         if constrained.grammar == "tools" and streams and not any(stream.tools for stream in streams.values()):
             problems.add((*loc, "grammar"), "no stream offers a tool", expected="tools in a stream, or 'json'")
 

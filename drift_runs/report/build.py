@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drift_runs import __version__
-from drift_runs.report import html, identity, overview, sound, where, written
+from drift_runs.report import elsewhere, html, identity, overview, sound, where, written
 from drift_runs.report.content import Content, load_content
 from drift_runs.report.decided import when
 from drift_runs.report.grid import Section
@@ -11,12 +11,14 @@ from drift_runs.tracking.records import CampaignRecord
 
 
 def sections(content: Content) -> tuple[Section, ...]:
-    """Every section; one without a figure says why there is none."""
+    """Every section; one without a figure says why there is none. That of other machines stands where one compared."""
+    machines = elsewhere.elsewhere(content)
     return (
         identity.question(content),
         sound.decisions(content),
         overview.overview(content),
         overview.not_comparable(content),
+        *((machines,) if machines is not None else ()),
         identity.arms(content),
         where.panels(content),
         where.ranges(content),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from drift_runs.measure.determinism import DeterminismSummary, summarise_determi
 from drift_runs.measure.figures import Figure
 from drift_runs.protocol.model import Protocol
 from drift_runs.report.figures import Book, Column, Columns, columns_of
+from drift_runs.report.machines import Machines, machines_of
 from drift_runs.report.ranking import Ranking, ranking_of
 from drift_runs.tracking import reader
 from drift_runs.tracking.decisions import History, load_decisions
@@ -45,6 +46,8 @@ class Content:
     """What generation was bounded to below the protocol."""
     tables: Mapping[str, pa.Table] = field(repr=False)
     """Long tables of all arms by name, for the CSV files."""
+    machines: Machines | None = None
+    """Campaigns that compare with the very same rows of a reference, where one of them did not take it itself."""
 
     def arms(self, *roles: str) -> list[ArmRecord]:
         """Complete arms of some roles, in the order of the store."""
@@ -131,7 +134,7 @@ def load_content(uri: str, campaign: CampaignRecord, *, outliers: str = "both") 
         "task-drift": reader.load_task_drift(uri, campaign.run_id),
         "task-order": reader.load_task_order(uri, campaign.run_id),
     }
-    return Content(
+    content = Content(
         campaign=campaign,
         protocol=protocol,
         facts=load_facts(uri, campaign),
@@ -144,6 +147,9 @@ def load_content(uri: str, campaign: CampaignRecord, *, outliers: str = "both") 
         bounds=tuple(bounds),
         tables=tables,
     )
+    # One alone too: the run that took its reference may be in another store.
+    machines = machines_of(content, open_index(uri), lambda other: load_facts(uri, other), least=1)
+    return replace(content, machines=machines)
 
 
 def _determinism(uri: str, run_id: str) -> pa.Table:

@@ -4,6 +4,7 @@
     <store>/captures/<capture id>/capture.json            identity of what was executed
     <store>/captures/<capture id>/<window>.parquet        schema ROWS
     <store>/captures/<capture id>/processes.json          which process took which window
+    <store>/captures/<capture id>/measured.json           what was measured of a server and its rows are made with
     <store>/comparisons/<comparison id>/comparison.json   the two capture ids
     <store>/comparisons/<comparison id>/<window>.parquet  schema COMPARISON
     <store>/generation/<generation id>/                   what one lane of one execution wrote: see generation.py

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +200,14 @@ class Store(GenerationFiles):
         known = self.processes(capture)
         known[window] = process
         write_json(self.capture_folder(capture) / "processes.json", known)
+
+    def note_measured(self, capture: str, content: Mapping[str, float]) -> None:
+        """Keep what was measured of a server and all rows of a capture are made with."""
+        write_json(self.capture_folder(capture) / "measured.json", dict(content))
+
+    def measured(self, capture: str) -> dict[str, Any]:
+        """What :meth:`note_measured` kept; empty where nothing was."""
+        return self._noted(capture, "measured.json")
 
     def note_retries(self, capture: str, window: str, count: int) -> None:
         """Record how many requests of a window had to be sent again."""

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from drift_runs.errors import ConfigError, StoreError
 from drift_runs.protocol.canonical import canonical_json
-from drift_runs.tracking import index_sqlite, reach, tags
-from drift_runs.tracking.mlflow_store import connect, experiments, runs_of, tag_is
+from drift_runs.schema import FIGURES
+from drift_runs.tracking import artifacts, index_sqlite, reach, tags
+from drift_runs.tracking.mlflow_store import artifact, connect, deleted_of, experiments, runs_of, tag_is
 from drift_runs.tracking.records import ArmRecord, CampaignRecord
 
 DECISIONS = ("accepted", "rejected", "needs more")
@@ -127,6 +128,44 @@ def _touch(uri: str, campaign: CampaignRecord) -> None:
         except StoreError:
             if not tries_left:
                 raise
+
+
+def carry_over(uri: str, run_id: str) -> int:
+    """Take over what was decided about a comparison whose rows were lost, where its figures came back the same.
+
+    ``run_id``: the new run, its figures logged. People decided about figures, so equal ones (of the same comparison id
+    and comparability key, to the last digit) keep their decisions, with numbers, names and times; other figures were
+    decided about by nobody. How many entries were taken over.
+    """
+    client = connect(uri, create=False)
+    with reach.asked(uri, "take over decisions", run_id):
+        run = client.get_run(run_id)
+        own = run.data.tags
+        names = (tags.PARENT_TAG, tags.COMPARISON_TAG)
+        found = deleted_of(client, [run.info.experiment_id], *(tag_is(name, own[name]) for name in names))
+        # The last one that stood: what was decided before it about yet other figures is past.
+        last = next(
+            (old for old in found if tags.SUPERSEDED_TAG in old.data.tags and tags.is_complete(old.data.tags)), None
+        )
+        if last is None or tags.key_tags(last.data.tags) != tags.key_tags(own):
+            return 0
+        entries = {tag: text for tag, text in last.data.tags.items() if _TAG.fullmatch(tag)}
+        if not entries or not _same_figures(uri, run_id, last.info.run_id):
+            return 0
+        for tag, text in entries.items():
+            client.set_tag(run_id, tag, text)
+        return len(entries)
+
+
+def _same_figures(uri: str, one: str, other: str) -> bool:
+    """Whether two runs hold the same figures; False where the older one's are gone."""
+    tables = []
+    for run_id in (one, other):
+        with artifact(uri, run_id, artifacts.FIGURES_FILE, required=False) as path:
+            if path is None:
+                return False
+            tables.append(artifacts.read_table(path, FIGURES, run_id))
+    return tables[0].equals(tables[1])
 
 
 def load_decisions(uri: str, campaign: CampaignRecord) -> History:

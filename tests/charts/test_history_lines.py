@@ -10,7 +10,7 @@ from drift_runs.charts.history_lines import COLUMNS, MOST_LABELS, history_lines
 
 def row(order: int, arm: str, value: float | None, *, change: str = "within", role: str = "candidate") -> dict:
     ends = (None, None) if value is None else (value * 0.9, value * 1.1)
-    values = (order, f"2026-11-{order:02d}", arm, role, value, *ends, 100, change, 0.01)
+    values = (order, f"2026-11-{order:02d}", arm, role, value, *ends, 100, change, 0.01, "")
     return dict(zip(COLUMNS, values, strict=True))
 
 
@@ -92,6 +92,17 @@ def test_a_date_cannot_carry_an_expression() -> None:
     rows = [{**row(1, "q8_0", 0.02), "when": "2026'+alert(1)+'"}]
     (point,) = named(layers(rows), "point")
     assert point["encoding"]["x"]["axis"]["labelExpr"] == "datum.value == 1 ? '20261' : ''"
+
+
+def test_a_reference_that_travelled_has_a_line_and_marks_of_its_own() -> None:
+    rows = [row(1, "q8_0", 0.02), {**row(2, "q8_0", 0.5), "reference": "aa"}, row(3, "q8_0", 0.02)]
+    found = layers(rows)
+    own, travelled = named(found, "line")
+    assert own["transform"] == [{"filter": "datum.reference === ''"}] and "strokeDash" not in own["mark"]
+    assert travelled["transform"] == [{"filter": "datum.reference !== ''"}] and travelled["mark"]["strokeDash"]
+    assert travelled["encoding"]["detail"]["field"] == "reference"
+    assert [part["mark"]["filled"] for part in named(found, "point")] == [True, False]
+    assert len(named(layers(rows[:1]), "line")) == 1
 
 
 def test_nothing_to_draw() -> None:

@@ -61,7 +61,7 @@ def test_a_table_for_each_candidate(campaign: Campaign, say) -> None:
         ["8,", "phases", "9"],
         ["8,", "random", "10"],
     ]
-    assert "1 in 8: the full rows name no range: no range is firm or indicative" in lines
+    assert "1 in 8: all positions name no range: no range is firm or indicative" in lines
     (by_mean,) = [line for line in lines[:12] if line.startswith("1 in 8: worst range (mean) missed in ")]
     finding = result_of(campaign, "q8_0").find(probe="phase", stride=8, statistic="worst_range.mean")
     assert by_mean == sentence(finding)
@@ -195,7 +195,7 @@ def finding(**changes: object) -> Finding:
             {"value": 0.0, "not_nameable": 0, "another_named": 0},
             "1 in 32: worst range (p95) missed in 0 % of 32 phases",
         ),
-        ({"value": None, "reason": "the full rows name no range"}, "1 in 32: the full rows name no range"),
+        ({"value": None, "reason": "all positions name no range"}, "1 in 32: all positions name no range"),
     ],
 )
 def test_the_sentence(changes: dict[str, object], expected: str) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from drift_runs.engines.base import ListedBlock
+from drift_runs.engines.base import Calibrated, ListedBlock
 from drift_runs.engines.llama_cpp import LlamaCpp
-from drift_runs.engines.openai_server.llama_rows import LARGEST_SPREAD_NATS, mass_of
+from drift_runs.engines.openai_server.llama_rows import LARGEST_SPREAD_NATS, LogMass, mass_of
 from drift_runs.engines.openai_server.llama_server import LlamaServer
 from drift_runs.engines.openai_server.transport import Backoff, Reply, Transport
 from drift_runs.errors import CannotGive, ConfigError, ContextOverflow, ServerError
@@ -367,6 +370,32 @@ def test_what_it_says(open_server: OpenServer) -> None:
     assert abs(engine.log_mass.mean_nats) < 1e-6 and engine.log_mass.rows == 4
     assert engine.identity.engine == "llama_server" and engine.identity.build == said["version"]
     assert engine.capabilities.path_shapes == ("decode",)
+
+
+def test_a_kept_log_mass_is_subtracted_and_another_server_is_refused(open_server: OpenServer) -> None:
+    engine = open_server()
+    assert isinstance(engine, Calibrated)
+    own = engine.calibration()
+    assert set(engine.measured()) == {"log_mass", "normalised", "cache"} <= set(engine.said())
+    assert LogMass.of_kept(json.loads(json.dumps(own)), where="here") == engine.log_mass
+    before = engine.write([2, 3, 4], 1, top_k=3)[0]
+    engine.calibrate({**own, "log_mass_mean_nats": own["log_mass_mean_nats"] + 1e-4})
+    after = engine.write([2, 3, 4], 1, top_k=3)[0]
+    assert after.top_ids == before.top_ids
+    np.testing.assert_allclose(np.subtract(before.top_logprobs, after.top_logprobs), 1e-4, atol=1e-9)
+    with pytest.raises(ServerError, match="off by"):
+        engine.calibrate({**own, "log_mass_mean_nats": own["log_mass_mean_nats"] + 2e-3})
+
+
+@pytest.mark.parametrize(
+    "changed", [{"log_mass_mean_nats": math.nan}, {"log_mass_rows": "x"}, {"log_mass_rows": math.inf}]
+)
+def test_a_kept_log_mass_that_is_none_is_refused(changed: dict[str, Any]) -> None:
+    kept = mass_of([1e-4, 2e-4]).kept()
+    with pytest.raises(ServerError, match="cannot be read"):
+        LogMass.of_kept({**kept, **changed}, where="here")
+    with pytest.raises(ServerError, match="cannot be read"):
+        LogMass.of_kept({}, where="here")
 
 
 def test_offsets_that_differ_are_no_constant() -> None:

@@ -143,13 +143,13 @@ class TestWorstRange:
         rate = result.find(probe="phase", stride=8, statistic="worst_range.rate")
         assert (rate.named, rate.value, rate.none_named, rate.another_named) == ("a-0", 7 / 8, 7, 0)
         mean = result.find(probe="phase", stride=8, statistic="worst_range.mean")
-        assert mean.value is None and mean.reason == "the full rows name no range: no value is above 0"
+        assert mean.value is None and mean.reason == "all positions name no range: no value is above 0"
 
     def test_ranges_too_short_for_any_p95(self, protocol, make_table) -> None:
         result = run(make_table(protocol, **heavy(scored(protocol))), protocol, strides=(8,), random_draws=0)
         finding = result.find(probe="phase", stride=8, statistic="worst_range.p95")
         assert (finding.value, finding.named, finding.not_nameable) == (None, "", None)
-        assert finding.reason == "the full rows name no range: no range is firm or indicative"
+        assert finding.reason == "all positions name no range: no range is firm or indicative"
 
 
 class TestRandom:
@@ -197,7 +197,7 @@ def test_one_document_has_no_interval_over_history(make_protocol, make_table) ->
     result = run(make_table(protocol, **heavy(99)), protocol, strides=(8,), random_draws=5)
     width = result.find(probe="phase", stride=8, statistic="history_width")
     assert width.value is None
-    assert width.reason == "no history bucket of the full rows has an interval between documents"
+    assert width.reason == "no history bucket of all positions has an interval between documents"
 
 
 def test_with_and_without_the_declared_outliers(make_protocol, make_table) -> None:

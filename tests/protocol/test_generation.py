@@ -261,7 +261,12 @@ CASES = {
     ),
     "constrained without generation": (
         {"branches": DELETE, "tasks": [], "environments": []},
-        r"constrained\[0\] 'q4-json': nothing is generated that it could hold",
+        r"constrained\[0\] 'q4-json': no future is followed that it could hold; expected \[branches\]",
+    ),
+    "constrained beside tasks alone": (
+        {"branches": DELETE, "environments": []},
+        r"constrained\[0\] 'q4-json': no future is followed that it could hold: the answers to tasks are not held to a "
+        r"grammar; expected \[branches\]",
     ),
     "an engine that only writes as reference": (
         {"arms[0].engine": "generic", "sampled": DELETE},

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.campaigns import Campaign
 from tests.test_campaign_generation import prepared
-from tests.ui.pair import Travelled, travelled_pair
+from tests.ui.pair import Travelled, shared_pair
 from tests.ui.synthetic import InventedStore, shared_store
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
@@ -33,7 +33,7 @@ def generated_store(tmp_path_factory: pytest.TempPathFactory, tiny_arms: Path) -
 @pytest.fixture(scope="session")
 def travelled(tmp_path_factory: pytest.TempPathFactory, tiny_arms: Path, empty_database: Path) -> Travelled:
     """Two real campaigns of one reference in one tracking store."""
-    return travelled_pair(tmp_path_factory.mktemp("travelled"), tiny_arms, empty_database)
+    return shared_pair(tmp_path_factory, tiny_arms, empty_database)
 
 
 @pytest.fixture

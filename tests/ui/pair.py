@@ -8,6 +8,8 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from drift_runs.tracking.index import open_index
 from drift_runs.tracking.records import CampaignRecord
 from tests.campaigns import Campaign, copied, new_campaign
@@ -52,6 +54,16 @@ class Travelled:
 def pair_of(campaign: Campaign) -> Travelled:
     first, second = sorted(open_index(campaign.uri).campaigns(), key=lambda record: record.started_ms)
     return Travelled(campaign=campaign, first=first, second=second)
+
+
+def shared_pair(factory: pytest.TempPathFactory, arms: Path, database: Path) -> Travelled:
+    """The pair, made once a test run: nobody writes to it."""
+    if "pair" not in _SHARED:
+        _SHARED["pair"] = travelled_pair(factory.mktemp("travelled"), arms, database)
+    return _SHARED["pair"]
+
+
+_SHARED: dict[str, Travelled] = {}
 
 
 def travelled_pair(folder: Path, arms: Path, database: Path) -> Travelled:

@@ -328,12 +328,14 @@ def build_store(
     engine: str = "llama_cpp (build 7)",
     key: str = "",
     drift: Mapping[str, float] = MappingProxyType({}),
+    reference_run: str = "",
 ) -> InventedStore:
     """Write the invented campaign with the real tracker; ``finish=False`` leaves it incomplete.
 
     ``known``: the only fields of the comparability key that are stored, as an older version might have done.
     ``engine``, ``key``: another campaign of the same protocol in the same store; ``drift``: by what the invented
     divergence of an arm is multiplied.
+    ``reference_run``: the run that took the reference, where it was another one.
     ``answers``: ``none`` for a protocol that expects none, ``older`` for a store in which they were not judged.
     """
     from drift_runs.tracking.mlflow_store import Tracker
@@ -361,6 +363,7 @@ def build_store(
         reference_capture_id="00" * 8,
         campaign_key=f"key-{finish}-{draft}-{key}",
         tool_version="test",
+        reference_run=reference_run,
     )
     text = canonical_json(content).decode()
     campaign = tracker.start_campaign(facts, protocol_text=text, protocol_json=text).run_id

@@ -103,3 +103,56 @@ def test_a_store_of_drafts_has_no_line_and_says_how_one_begins(tmp_path: Path, o
 def test_a_protocol_that_is_not_there_is_replaced_with_a_note(invented_store: InventedStore, open_app: OpenApp) -> None:
     app = open_app(invented_store.folder, VIEW, v="1", history="gone")
     assert "history = gone in the link does not exist here; showing invented." in markup(app)
+
+
+@pytest.fixture(scope="module")
+def travelling(tmp_path_factory: pytest.TempPathFactory) -> list[InventedStore]:
+    """Own, travelled, own, travelled: on the other machine everything drifts far more, as it does there each time."""
+    folder = tmp_path_factory.mktemp("travelling")
+    first = build_store(folder, arms=ARMS, key="first")
+    far = {"drift": {"q8_0": 400.0, "q4_0": 40.0}, "reference_run": first.campaign, "engine": "llama_cpp (build 9)"}
+    return [
+        first,
+        build_store(folder, arms=ARMS, key="second", **far),
+        build_store(folder, arms=ARMS, key="third"),
+        build_store(folder, arms=ARMS, key="fourth", **far),
+    ]
+
+
+def test_a_reference_that_travelled_is_marked_with_its_reason_and_in_no_line_with_others(
+    travelling: list[InventedStore], open_app: OpenApp
+) -> None:
+    app = open_app(travelling[0].folder, VIEW, v="1", campaign=travelling[0].campaign, plot="flip/rate")
+    html = table_html(app, "History")
+    second, third, fourth = (store.campaign for store in travelling[1:])
+    assert cell(html, second, "q8_0").endswith("first"), "no change of the arm, however far the machines lie apart"
+    assert "within" in cell(html, third, "q8_0") and "above the floor" not in cell(html, third, "q8_0")
+    assert "within" in cell(html, fourth, "q8_0"), "against the one of the same rows"
+    around = {
+        row["data-campaign"]: text
+        for row, attributes, text in Cells(html).cells
+        if "dr-reasons" in (attributes.get("class") or "")
+    }
+    words = f"reference: the first shown with the rows of run {travelling[0].campaign[:8]}"
+    assert around[second].startswith(words) and "between the two machines" in around[second]
+    assert around[third] == around[fourth] == "nothing that is recorded"
+    assert html.count("reference travelled") == 2
+    said = markup(app)
+    assert "2 of them are marked <b>reference travelled</b>" in said
+    assert "Between the last two campaigns of the same reference none of 2 arms changed" in said
+    assert "Hollow marks and dotted lines" in said
+
+
+def test_the_newest_with_a_travelled_reference_has_nothing_before_it(tmp_path: Path, open_app: OpenApp) -> None:
+    first = build_store(tmp_path, arms=ARMS, key="first")
+    build_store(tmp_path, arms=ARMS, key="second", reference_run=first.campaign, drift={"q8_0": 400.0})
+    said = markup(open_app(tmp_path, VIEW, v="1", campaign=first.campaign, plot="flip/rate"))
+    assert "is the first shown with the rows of its reference: there is no change to look at" in said
+    assert "above the floor; of" not in said
+
+
+def test_without_a_travelled_reference_nothing_is_said_of_one(
+    campaigns: list[InventedStore], open_app: OpenApp
+) -> None:
+    said = markup(open_app(campaigns[0].folder, VIEW, v="1", campaign=campaigns[0].campaign))
+    assert "travelled" not in said

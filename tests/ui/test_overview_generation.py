@@ -9,9 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.components.arm_sizes import size_words
-from dashboard.components.hardware import hardware_words
 from dashboard.figures import write_number
 from drift_runs.charts.figure_by_facet import HATCH
+from drift_runs.report.hardware import hardware_words
 from drift_runs.tracking.reader import load_generation_figures, load_tasks
 from tests.campaigns import Campaign
 from tests.ui.conftest import OpenApp

@@ -76,6 +76,8 @@ class Generic(TextServer):
         return replace(super().capabilities, largest_top_k=LARGEST_K[self.path])
 
     def said(self) -> Mapping[str, str]:
+        """With the interface that is asked, which makes other requests, and the fingerprint that answers bear: both are
+        the server's own, and none is a measured number."""
         found = {**self.facts(), "interface": self.path}
         return found if self._fingerprint is None else found | {"fingerprint": text_of(self._fingerprint)}
 

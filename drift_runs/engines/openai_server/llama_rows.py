@@ -8,6 +8,7 @@ dictionary of 49,152 (up to 0.85e-4 less in a list of few entries, whose rest is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ LARGEST_SPREAD_NATS = 5e-4
 
 LARGEST_MASS_NATS = 1e-2
 """A whole row whose sum is further from 1 is not rounded: it holds logits, or zeros, and nothing can be subtracted."""
+_KEPT = ("mean_nats", "least_nats", "largest_nats", "rows")
 
 
 class LogMass(NamedTuple):
@@ -31,6 +33,26 @@ class LogMass(NamedTuple):
     least_nats: float
     largest_nats: float
     rows: int
+
+    @classmethod
+    def of_kept(cls, kept: Mapping[str, Any], *, where: str) -> LogMass:
+        """One that was kept. ``ServerError`` for what is none."""
+        try:
+            found = cls(*(float(kept[f"log_mass_{name}"]) for name in _KEPT[:3]), int(kept[f"log_mass_{_KEPT[3]}"]))
+        except (KeyError, TypeError, ValueError, OverflowError):
+            found = None
+        if found is None or not all(map(math.isfinite, found)):
+            raise ServerError(
+                "the log-mass that was kept with its rows cannot be read",
+                where=where,
+                expected=", ".join(f"log_mass_{name}" for name in _KEPT),
+                todo="remove measured.json of the capture and its rows: they are taken again",
+            )
+        return found
+
+    def kept(self) -> dict[str, float]:
+        """As :meth:`of_kept` reads it."""
+        return {f"log_mass_{name}": value for name, value in zip(_KEPT, self, strict=True)}
 
     @property
     def normalised(self) -> bool:

@@ -24,6 +24,8 @@ from drift_runs.machine import Place
 
 PROBE_TEXT = 'The capital of France is Paris.\n{"name": "a", "port": 8080} Then she said that it was'
 PROBE_LENGTHS = (2, 6, 12, 20)
+MEASURED = ("log_mass", "normalised", "cache")
+"""Of what ``said`` tells, what the server does not say."""
 
 
 class LlamaServer(LlamaRequests):
@@ -62,13 +64,33 @@ class LlamaServer(LlamaRequests):
 
     @property
     def log_mass(self) -> LogMass:
-        """What is subtracted from each log-probability; measured once, on a few whole rows of a text of our own."""
+        """What is subtracted from each log-probability: as ``calibrate`` was told, else measured once, on a few whole
+        rows of a text of our own."""
         if self._mass is None:
             history = self._probe_history()
             rows = [self._whole_row(history[:length]) for length in PROBE_LENGTHS if length <= len(history)]
             self._mass = llama_rows.mass_of([row.log_mass_nats for row in rows], where=self.where)
             self._shown = rows[0].token_bytes
         return self._mass
+
+    def measured(self) -> tuple[str, ...]:
+        return MEASURED
+
+    def calibration(self) -> dict[str, float]:
+        return self.log_mass.kept()
+
+    def calibrate(self, kept: Mapping[str, Any]) -> None:
+        """Subtract what was subtracted before. What it is now is measured too: a server that is off by another constant
+        is not the one that the kept number is of."""
+        now, before = self.log_mass, LogMass.of_kept(kept, where=self.where)
+        if abs(now.mean_nats - before.mean_nats) > llama_rows.LARGEST_SPREAD_NATS:
+            raise ServerError(
+                f"its log-probabilities are off by {now}",
+                where=self.where,
+                expected=f"about {before}, as when the first rows of this capture were taken",
+                todo="serve what was served then, or take the capture anew in another store",
+            )
+        self._mass = before
 
     @property
     def normalised(self) -> bool:

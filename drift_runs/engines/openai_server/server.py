@@ -188,7 +188,9 @@ class ListedServer(ABC):
         kept = {key: card[key] for key in ("id", "root", "parent", "owned_by", "max_model_len") if card.get(key)}
         meta = card.get("meta")
         if isinstance(meta, dict):
-            kept |= {f"meta.{key}": value for key, value in meta.items() if isinstance(value, str | int | float)}
+            kept |= {
+                f"meta.{text_of(key)}": value for key, value in meta.items() if isinstance(value, str | int | float)
+            }
         return {f"model.{key}": name_of(value) for key, value in kept.items()}
 
     def check_model(self) -> None:
