@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from drift_runs.errors import ProtocolError
 from drift_runs.protocol.canonical import protocol_sha256
-from drift_runs.protocol.crosscheck import check_arm, cross_check, unique
+from drift_runs.protocol.crosscheck import cross_check, unique
+from drift_runs.protocol.crosscheck_arms import check_arm
 from drift_runs.protocol.crosscheck_generation import check_generation
 from drift_runs.protocol.files import is_file, once, outside, parse_toml, read_limited, validate
 from drift_runs.protocol.generation import PromptIds, Prompts
