@@ -59,11 +59,13 @@ def missing_tokens(loaded: LoadedProtocol, follow_ups: Sequence, unreached: Sequ
     """What the engines of arms that were never seen evaluate, launches and floors included: no row of theirs can be in
     a store, because what they say is part of its name."""
     from drift_runs.capture.group import evaluated_tokens
+    from drift_runs.protocol.model import WRITERS
 
     protocol = loaded.protocol
     whole = sum(evaluated_tokens(loaded, window.name) for window in protocol.windows)
     names = {found.arm for found in unreached}
-    count = sum(arm.launches for arm in (*protocol.arms, *follow_ups) if arm.name in names) * whole
+    arms = [arm for arm in (*protocol.arms, *follow_ups) if arm.name in names and arm.engine not in WRITERS]
+    count = sum(arm.launches for arm in arms) * whole
     for floor in protocol.floors:
         if floor.arm in names:
             count += sum(evaluated_tokens(loaded, name) for name in floor.windows) if floor.windows else whole

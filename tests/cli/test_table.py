@@ -7,7 +7,7 @@ import pytest
 
 from drift_runs import schema
 from drift_runs.cli import table
-from drift_runs.cli.plan import size
+from drift_runs.cli.plan_estimate import size
 from drift_runs.cli.progress import ProgressLine, duration
 
 BASE = {
