@@ -171,6 +171,10 @@ class CannotGive(EngineError):
     """An engine cannot give what the protocol needs of it; the message names the way round."""
 
 
+class CannotAsk(CannotGive):
+    """A server that takes texts cannot be given one history as it is; others it may."""
+
+
 class NotAllowed(EngineError):
     """A token, or a text that is written already, that a grammar does not allow at its place."""
 

@@ -110,6 +110,7 @@ class Campaign:
         reporter: Reporter | None = None,
         bounds: Bounds = WHOLE,
         state_bytes: int = DEFAULT_STATE_BYTES,
+        ask_again: bool = False,
     ) -> Result:
         self.reporter = reporter or Reporter()
         request = Request(
@@ -122,6 +123,7 @@ class Campaign:
             spill_bytes=spill_bytes,
             state_bytes=state_bytes,
             bounds=bounds,
+            ask_again=ask_again,
         )
         return run_campaign(request, engine_identity(), self.reporter)
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from drift_runs.cli.generated import lines as written_lines
 from drift_runs.cli.main import main
+from drift_runs.lanes.identity import Lane
+from drift_runs.lanes.steps import visit_steps
+from drift_runs.lanes.visits import came_of, left
 from drift_runs.protocol.load import load_protocol
 from drift_runs.tracking import artifacts, reader
 from drift_runs.tracking.mlflow_store import artifact
 from drift_runs.weights.hf_folder import write_hf_folder
 from tests.campaigns import SOUND, Campaign, new_campaign
-from tests.engines.canned_server import answering
+from tests.conftest import TINY, tiny_dictionary
+from tests.engines.canned_server import Canned, answering
 from tests.engines.llama_server_process import RunningServer, llama_server
 from tests.test_campaign_generation import CHAT, write_prompts
 
@@ -197,10 +203,9 @@ def test_without_other_arms_it_is_asked_where_the_reference_is_uncertain(
     assert set(visited["why"].to_pylist()) <= {"left", "kept"}
 
 
-def test_a_place_that_its_server_cannot_be_asked_at_is_counted(
-    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer, tokenizer: Path
-) -> None:
-    """A server that reads a token more than it is sent behind longer texts, as one does that cuts a text otherwise."""
+@contextmanager
+def between(server: RunningServer, changed: Callable[[Any, Any], Any]) -> Iterator[Canned]:
+    """A server between us and the real one: ``changed(body, answer)`` is what is handed on of a completion."""
 
     def forwarded(path: str, body: Any) -> Any:
         content = None if body is None else json.dumps(body).encode()
@@ -208,18 +213,35 @@ def test_a_place_that_its_server_cannot_be_asked_at_is_counted(
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read())
 
-    busy = [(503, {"error": "busy"})]
-
     def completions(body: Any) -> Any:
-        if busy and "cd e" in body["prompt"]:
-            return busy.pop()
-        answer = forwarded("/v1/completions", body)
-        answer["usage"]["prompt_tokens"] += len(body["prompt"]) > 20 or "cd e" in body["prompt"]
-        return answer
+        return changed(body, forwarded("/v1/completions", body))
 
     pages = {"/v1/completions": completions, "/v1/models": partial(forwarded, "/v1/models")}
-    with answering(pages) as between:
-        campaign = prepared(tmp_path / "refused", tiny_arms, empty_database, between.url, tokenizer)
+    with answering(pages) as running:
+        yield running
+
+
+def miscounted(wrong: Callable[[str], bool]) -> Callable[[Any, Any], Any]:
+    """It reads a token more than it is sent, as a server does that adds one or cuts a text otherwise."""
+
+    def changed(body: Any, answer: Any) -> Any:
+        answer["usage"]["prompt_tokens"] += wrong(body["prompt"])
+        return answer
+
+    return changed
+
+
+def test_a_place_that_its_server_cannot_be_asked_at_is_counted(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer, tokenizer: Path
+) -> None:
+    busy = [(503, {"error": "busy"})]
+    wrong = miscounted(lambda prompt: len(prompt) > 20 or "cd e" in prompt)
+
+    def changed(body: Any, answer: Any) -> Any:
+        return busy.pop() if busy and "cd e" in body["prompt"] else wrong(body, answer)
+
+    with between(server, changed) as running:
+        campaign = prepared(tmp_path / "refused", tiny_arms, empty_database, running.url, tokenizer)
         campaign.result = campaign.run()
         assert campaign.result.failed == () and campaign.result.failed_generation == ()
         report = report_of(campaign, "writer")
@@ -231,15 +253,101 @@ def test_a_place_that_its_server_cannot_be_asked_at_is_counted(
         lines = written_lines([report], protocol, (), campaign.result.task_order)
         assert any(f"could not be asked at {len(refused)}" in line for line in lines)
         assert any("writer was not rolled out from 1 of 3 prompts" in line and "two: " in line for line in lines)
+        assert any(line.endswith("unless drift run is given --ask-again.") for line in lines)
         rolled = {
-            row["statistic"]: (row["value"], row["n"])
+            row["spec"]: (row["value"], row["n"])
             for row in report.figures.to_pylist()
-            if row["spec"] in ("rollout.exact", "rollout.refused") and row["outliers"] == "with"
+            if row["spec"] in ("rollout.exact", "rollout.refused")
+            and row["outliers"] == "with"
+            and row["statistic"] in ("share", "count")
         }
-        assert rolled["count"] == (1, 3) and rolled["share"][1] == 2
+        assert rolled["rollout.refused"] == (1, 3) and rolled["rollout.exact"][1] == 2
         assert report.retries == {"futures": 0, "rollouts": 1, "tasks": 0} and not busy
         with artifact(campaign.uri, run_of(campaign, "writer"), artifacts.GENERATION_RETRIES_FILE) as path:
             assert json.loads(path.read_text("utf-8")) == report.retries
-        asked = len(between.asked)
+        asked = len(running.asked)
         assert campaign.run().already_complete and campaign.reporter.items_left == 0
-        assert len(between.asked) - asked < 3, "nothing is asked twice"
+        assert len(running.asked) - asked < 3, "nothing is asked twice"
+        # The server was put right: it is asked again once that is wanted.
+        wrong = miscounted(lambda prompt: False)
+        campaign.result = campaign.run(ask_again=True)
+        assert campaign.reporter.items_left == len(refused) + 1
+        whole = report_of(campaign, "writer")
+        assert set(whole.explored.visited["why"].to_pylist()) == {"left"}
+        assert "rollout.refused" not in whole.figures["spec"].to_pylist()
+
+
+def test_a_task_that_its_server_cannot_be_asked_costs_that_task(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer, tokenizer: Path
+) -> None:
+    task = {"check": "pattern", "expected": ["[a-z]"], "horizon_tokens": 6}
+    tasks = [{"name": "first", "window": "beta", "at": 6, **task}, {"name": "other", "window": "odd", "at": 5, **task}]
+    odd = json.loads((TINY / "streams" / "odd.json").read_text("utf-8"))["tokens"][:5]
+    history = b"".join(tiny_dictionary()[number] for number in odd).decode()
+    with between(server, miscounted(lambda prompt: prompt == history)) as running:
+        campaign = prepared(tmp_path / "task", tiny_arms, empty_database, running.url, tokenizer, {"tasks": tasks})
+        campaign.result = campaign.run()
+        assert campaign.result.failed_generation == ()
+        report, reference = report_of(campaign, "writer"), report_of(campaign, "f16")
+        assert reference.tasks["task"].to_pylist() == ["first", "other"]
+        assert report.tasks["task"].to_pylist() == ["first"]
+        figures = {
+            (row["spec"], row["statistic"]): row
+            for row in report.figures.to_pylist()
+            if (row["scope_kind"], row["outliers"]) == ("all", "with")
+        }
+        refused = figures["task.refused", "count"]
+        assert (refused["value"], refused["n"]) == (1, 2) and refused["reason"].startswith("tasks that its server")
+        assert "other: " in refused["reason"] and figures["task.passed", "rate"]["n"] == 1
+        lines = written_lines([report], load_protocol(campaign.protocol).protocol, (), campaign.result.task_order)
+        assert any("writer was not asked 1 of 2 tasks" in line for line in lines)
+
+
+def test_an_answer_that_lacks_what_was_asked_for_is_no_refusal(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer, tokenizer: Path
+) -> None:
+    """One answer without log-probabilities ends the arm, and the next run asks again: nothing is dropped for ever."""
+    bare = True
+
+    def changed(body: Any, answer: Any) -> Any:
+        if bare and "cd e" in body["prompt"]:
+            answer["choices"][0].pop("logprobs")
+        return answer
+
+    with between(server, changed) as running:
+        campaign = prepared(tmp_path / "bare", tiny_arms, empty_database, running.url, tokenizer)
+        campaign.result = campaign.run()
+        (failed,) = campaign.result.failed_generation
+        assert failed.execution.name == "writer" and "no logprobs" in failed.error.line()
+        bare = False
+        campaign.result = campaign.run()
+        assert campaign.result.failed_generation == ()
+        assert report_of(campaign, "writer").tables[artifacts.ROLLOUTS_FILE].num_rows == 3
+
+
+def test_a_server_that_reads_the_shortest_prompts_otherwise_is_asked_the_others(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer, tokenizer: Path
+) -> None:
+    with between(server, miscounted(lambda prompt: prompt.endswith(("ab{", "fgh{")))) as running:
+        campaign = prepared(tmp_path / "short", tiny_arms, empty_database, running.url, tokenizer, {"tasks": []})
+        campaign.result = campaign.run()
+        assert campaign.result.failed_generation == ()
+        report = report_of(campaign, "writer")
+        assert report.tables[artifacts.ROLLOUTS_FILE]["prompt"].to_pylist() == ["two"]
+
+
+def test_another_reference_makes_other_roots_of_what_was_written(ran: Campaign) -> None:
+    """A place is kept or left by the reference of now: what is stored is the token, not the verdict."""
+    report = report_of(ran, "writer")
+    visited = report.explored.visited
+    lane = Lane(kind="futures", execution=report.execution, rule={}, identity={}, id=_lane(ran, "futures"))
+    own = visited["candidate_top"].to_pylist()
+    at = visited.schema.get_field_index("reference_top")
+    agreeing = visited.set_column(at, visited.schema.field(at), pa.array(own, pa.int32()))
+    assert set(came_of(ran.store, lane, agreeing)["why"].to_pylist()) == {"kept"}
+    assert left(came_of(ran.store, lane, agreeing)).num_rows == 0
+    others = visited.set_column(at, visited.schema.field(at), pa.array([(top + 1) % 32 for top in own], pa.int32()))
+    found = came_of(ran.store, lane, others)
+    assert set(found["why"].to_pylist()) == {"left"} and found["candidate_top"].to_pylist() == own
+    loaded = load_protocol(ran.protocol)
+    assert visit_steps(loaded, ran.store, lane, others) == [], "the futures from its own tokens are there"

@@ -65,6 +65,10 @@ class Generation:
                 arms=tuple(execution.name for execution in self.plan.executions), bounds=asdict(self.request.bounds)
             )
         )
+        if self.request.ask_again:
+            for execution in self.plan.executions:
+                for lane in () if execution.scored else self.plan.lanes(execution):
+                    self.store.forget_refusals(lane.id)
         steps = {execution.name: self.plan.steps(self.store, execution) for execution in self.plan.executions}
         left = sum(items_of(found) for found in steps.values())
         self.reporter.generating(left, self.request.bounds.said(protocol))
@@ -89,8 +93,8 @@ class Generation:
         if self.plan.tasks:
             self._log_tasks()
         if self.arrived is None and not self.reference.full_rows:
-            files = writing_files(self.store, self.plan)
-            self.log.tracker.log_files(self.log.run_id, files)
+            tables = self.judging.reports[self.reference.name].tables
+            self.log.tracker.log_files(self.log.run_id, writing_files(self.store, self.plan, tables))
         return tuple(self.judging.reports.values())
 
     def _log_prompts(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from drift_runs import schema
 from drift_runs.campaign.request import GenerationReport
@@ -126,7 +127,8 @@ class Judging:
             explored = plan.explored(self.store, execution)
             wanted = [(item.window, item.position, item.first) for item in plan.wanted(execution)]
             if not execution.scored:
-                wanted = own_keys(self.store, lane, explored.roots)
+                columns = (explored.roots[name].to_pylist() for name in ("window", "position", "candidate_top"))
+                wanted = list(zip(*columns, strict=True))
             tables[artifacts.FUTURES_FILE] = self.store.read_futures(lane.id, wanted)
             if not is_reference:
                 outcomes = self._outcomes(execution, explored.roots)
@@ -160,10 +162,9 @@ class Judging:
                 )
                 figures.append(sampled_figures(sampled, arm=execution.name, resampler=resampler))
         if plan.tasks:
-            tasks = tasks_table(self.store, self.scenes, plan.tasks, tasks_lane(self.loaded, execution))
+            tasks, answered = self._tasks(execution)
             tables[artifacts.TASKS_FILE] = tasks
-            base = None if is_reference else self.reports[self.reference.name].tasks
-            figures.append(figures_table(task_figures(tasks, protocol, reference=base)))
+            figures += answered
         together = pa.concat_tables(figures) if figures else schema.FIGURES.empty_table()
         tables[artifacts.GENERATION_FIGURES_FILE] = together
         return GenerationReport(
@@ -175,6 +176,24 @@ class Judging:
             tables=tables,
             retries=self._retries(execution),
         )
+
+    def _tasks(self, execution: Captured) -> tuple[pa.Table, list[pa.Table]]:
+        """An execution's answers, checked, and its figures; a server that takes texts may not be asked all of them."""
+        lane = tasks_lane(self.loaded, execution)
+        known = {} if execution.scored else self.store.refused_tasks(lane.id)
+        asked = [task for task in self.plan.tasks if task.name not in known]
+        refused = {task.name: known[task.name] for task in self.plan.tasks if task.name in known}
+        tasks = tasks_table(self.store, self.scenes, asked, lane)
+        figures = []
+        if asked:
+            base = None
+            if execution is not self.reference:
+                theirs = self.reports[self.reference.name].tasks
+                base = theirs.filter(pc.is_in(theirs["task"], value_set=pa.array([task.name for task in asked])))
+            figures.append(figures_table(task_figures(tasks, self.loaded.protocol, reference=base)))
+        if refused:
+            figures.append(refused_figures(refused, len(asked), arm=execution.name, spec="task.refused", what="tasks"))
+        return tasks, figures
 
     def _retries(self, execution: Captured) -> dict[str, int]:
         found: dict[str, int] = {}

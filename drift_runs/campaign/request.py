@@ -43,6 +43,8 @@ class Request:
     state_bytes: int = DEFAULT_STATE_BYTES
     """Room on disk for what engines' memories held behind their windows, until generation has read it."""
     bounds: Bounds = WHOLE
+    ask_again: bool = False
+    """Ask servers of texts again what they could not be asked before."""
     """How much of the protocol's generation is run."""
 
 

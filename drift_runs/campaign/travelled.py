@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,17 @@ from drift_runs.capture.planning import StoredReference
 from drift_runs.errors import ConfigError, NotComparable, StoreError
 from drift_runs.generate.figures import temperature_label
 from drift_runs.lanes.bounds import Bounds
-from drift_runs.lanes.identity import TASKS, Lane, futures_lane, rollouts_lane, sampled_lane, tasks_lane
+from drift_runs.lanes.identity import (
+    FUTURES,
+    ROLLOUTS,
+    SAMPLED,
+    TASKS,
+    Lane,
+    futures_lane,
+    rollouts_lane,
+    sampled_lane,
+    tasks_lane,
+)
 from drift_runs.lanes.plan import LanePlan
 from drift_runs.protocol.canonical import canonical_json, dictionary_sha256
 from drift_runs.protocol.load import LoadedProtocol
@@ -32,19 +43,49 @@ def reference_files(store: Store, reference: Execution) -> dict[str, bytes | Pat
     return files
 
 
-def writing_files(store: Store, plan: LanePlan) -> dict[str, bytes | Path]:
+def writing_files(store: Store, plan: LanePlan, tables: Mapping[str, pa.Table]) -> dict[str, bytes | Path]:
     """What of a reference's writing goes with its campaign beside the tables that are logged of every arm: the ids of
-    its lanes, which say how far it wrote, and its answers to tasks."""
+    its lanes, which say how far it wrote, each with a digest of what it wrote there; and its answers to tasks."""
     reference = plan.reference
-    lanes = plan.lanes(reference)
-    files: dict[str, bytes | Path] = {artifacts.REFERENCE_LANES_FILE: canonical_json(sorted(lane.id for lane in lanes))}
-    for lane in lanes:
+    digests: dict[str, str] = {}
+    files: dict[str, bytes | Path] = {}
+    for lane in plan.lanes(reference):
         if lane.kind == TASKS:
-            for task in plan.tasks:
-                files[f"{artifacts.REFERENCE_ANSWERS_FOLDER}/{task.name}.parquet"] = store.answer_file(
-                    lane.id, task.name
-                )
+            names = [task.name for task in plan.tasks]
+            files |= {
+                f"{artifacts.REFERENCE_ANSWERS_FOLDER}/{name}.parquet": store.answer_file(lane.id, name)
+                for name in names
+            }
+            digests[lane.id] = _digest(*(store.read_answer(lane.id, name) for name in names))
+        else:
+            digests[lane.id] = _digest(tables[_artifact_of(lane)])
+    files[artifacts.REFERENCE_LANES_FILE] = canonical_json(digests)
     return files
+
+
+def _artifact_of(lane: Lane) -> str:
+    """Where what was written in a lane is logged."""
+    if lane.kind == SAMPLED:
+        return artifacts.sampled_file(temperature_label(lane.rule["temperature"]))
+    return {FUTURES: artifacts.FUTURES_FILE, ROLLOUTS: artifacts.ROLLOUTS_FILE}[lane.kind]
+
+
+def _digest(*tables: pa.Table) -> str:
+    return content_id([table.to_pylist() for table in tables])
+
+
+def _whole(known: Mapping[str, str], lane: Lane, run: str, *tables: pa.Table) -> bool:
+    """Whether a lane of these bounds was written in; ``StoreError`` where other tables lie there than were noted."""
+    if lane.id not in known:
+        return False
+    if known[lane.id] != _digest(*tables):
+        raise StoreError(
+            f"what the reference wrote ({lane.kind}) is not what was noted with it",
+            where=f"run {run}",
+            expected="a campaign that is not being written now",
+            todo="run it again on the reference's machine, and then this",
+        )
+    return True
 
 
 def take_writing(store: Store, loaded: LoadedProtocol, uri: str, reference: Execution, bounds: Bounds) -> None:
@@ -56,24 +97,28 @@ def take_writing(store: Store, loaded: LoadedProtocol, uri: str, reference: Exec
 
     protocol, run = loaded.protocol, reference.from_run
     known = reader.load_reference_lanes(uri, run)
-    if protocol.branches is not None and (lane := futures_lane(loaded, reference, bounds)).id in known:
+    lane = futures_lane(loaded, reference, bounds) if protocol.branches is not None else None
+    if lane is not None and _whole(known, lane, run, futures := reader.load_futures(uri, run)):
         there = store.futures_there(lane.id)
-        futures = reader.load_futures(uri, run)
         for at, row in enumerate(futures.select(["window", "position", "first"]).to_pylist()):
             _refuse_place(loaded, row["window"], row["position"], run)
             if FutureKey(**row) not in there:
                 store.write_future(lane.id, futures.slice(at, 1))
-    if protocol.rollouts is not None and (lane := rollouts_lane(loaded, reference)).id in known:
-        _keep_rollouts(store, loaded, lane, 0, reader.load_rollouts(uri, run))
+    lane = rollouts_lane(loaded, reference) if protocol.rollouts is not None else None
+    if lane is not None and _whole(known, lane, run, rolled := reader.load_rollouts(uri, run)):
+        _keep_rollouts(store, loaded, lane, 0, rolled)
     if protocol.sampled is not None:
         for temperature in protocol.sampled.temperatures:
-            if (lane := sampled_lane(loaded, reference, temperature)).id in known:
-                table = reader.load_sampled(uri, run, temperature_label(temperature))
+            lane = sampled_lane(loaded, reference, temperature)
+            table = reader.load_sampled(uri, run, temperature_label(temperature))
+            if _whole(known, lane, run, table):
                 for draw in range(protocol.sampled.draws):
                     _keep_rollouts(store, loaded, lane, draw, table.filter(pc.equal(table["run"], draw)))
-    if protocol.tasks and (lane := tasks_lane(loaded, reference)).id in known:
+    answers = {task.name: reader.load_reference_answer(uri, run, task.name) for task in protocol.tasks}
+    there = [answer for answer in answers.values() if answer.num_rows]
+    if answers and _whole(known, lane := tasks_lane(loaded, reference), run, *there):
         for task in protocol.tasks:
-            answer = reader.load_reference_answer(uri, run, task.name)
+            answer = answers[task.name]
             if answer.num_rows and not store.answer_file(lane.id, task.name).is_file():
                 store.write_answer(lane.id, task.name, answer)
 

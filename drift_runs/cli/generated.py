@@ -65,12 +65,16 @@ def _asked(reports: Sequence[GenerationReport]) -> list[str]:
             "No rows: such an arm is asked where others left the reference, so its roots are no sample of its own "
             f"flips. {'; '.join(said)}."
         )
+    lacking = any(found["refused"] for found in visited.values())
     for report in reports:
-        if (refused := index(report.figures).get(Address("rollout.refused", "count"))) is not None:
-            notes.append(
-                f"{report.execution.name} was not rolled out from {refused['value']:.0f} of {refused['n']} "
-                f"{refused['reason']}"
-            )
+        figures = index(report.figures)
+        for spec, words in (("rollout.refused", "rolled out from"), ("task.refused", "asked")):
+            if (refused := figures.get(Address(spec, "count"))) is not None:
+                lacking = True
+                count = f"{refused['value']:.0f} of {refused['n']}"
+                notes.append(f"{report.execution.name} was not {words} {count} {refused['reason']}")
+    if lacking:
+        notes.append("What a server could not be asked is not asked again, unless drift run is given --ask-again.")
     return notes
 
 

@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "then run here as one more candidate",
     )
     parser.add_argument("--reference-uri", metavar="URI", help="MLflow store of that campaign (default: this one's)")
+    parser.add_argument(
+        "--ask-again", action="store_true", help="ask servers that take texts again what they could not be asked"
+    )
     parser.add_argument("--arms", nargs="+", default=[], metavar="ARM", help="take these candidates only")
     add_store_arguments(parser)
     parser.add_argument(
@@ -122,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         spill_gb=args.spill_gb,
         state_gb=args.state_gb,
         bounds=bounds_of(args),
+        ask_again=args.ask_again,
         as_json=args.json,
     )
 
@@ -139,6 +143,7 @@ def execute(
     spill_gb: float = 8.0,
     state_gb: float = 4.0,
     bounds: Bounds | None = None,
+    ask_again: bool = False,
     as_json: bool = False,
 ) -> int:
     """Run a campaign with progress on stderr and the table (or JSON) on stdout; the exit code."""
@@ -178,6 +183,7 @@ def execute(
         spill_bytes=int(spill_gb * 1e9),
         state_bytes=int(state_gb * 1e9),
         bounds=bounds or WHOLE,
+        ask_again=ask_again,
     )
     try:
         result = run_campaign(request, None, progress)

@@ -36,6 +36,9 @@ class ListedBranches:
         self._context_tokens = context_tokens
         self._dictionary = dictionary
         self._ends = tuple(ends)
+        self.ahead_tokens = AHEAD_TOKENS
+        """Tokens of one request. A server of texts is asked for all that is wanted at once: what it wrote need not be
+        the same tokens when it is sent back."""
         self._held: list[int] = []
         self._history: list[int] = []
         self._ahead: list[Written] = []
@@ -50,11 +53,18 @@ class ListedBranches:
         self.take(tokens)
         return [_listed(self._written(self._held[: at + 1], 1)[0]) for at in wanted]
 
+    def ask(self, count: int) -> Listed:
+        """The row behind the first ``count`` of the held tokens; a branch that begins there next takes up what the
+        server wrote behind it."""
+        self._begin(self._held[:count])
+        return self._next()
+
     def branch(self, count: int) -> None:
         """A new branch begins behind the first ``count`` of the held tokens."""
         if not 1 <= count <= len(self._held):
             raise ConfigError(f"a branch behind {count} tokens", expected=f"1 to {len(self._held)}, as held")
-        self._begin(self._held[:count])
+        if not self._ahead or self._history != self._held[:count]:
+            self._begin(self._held[:count])
 
     def start(self, tokens: Sequence[int]) -> Listed:
         """Take ``tokens`` as history; the row of the next token."""
@@ -70,13 +80,19 @@ class ListedBranches:
         self._history.append(token)
         return self._next()
 
+    def extend(self, tokens: Sequence[int]) -> Listed:
+        """Add several tokens that are given; the row of the next. Nothing is asked for between them."""
+        self._ahead = []
+        self._history.extend(tokens)
+        return self._next()
+
     def _begin(self, history: list[int]) -> None:
         self._history = history
         self._ahead = []
 
     def _next(self) -> Listed:
         if not self._ahead:
-            count = min(AHEAD_TOKENS, self.context_left)
+            count = min(self.ahead_tokens, self.context_left)
             if count < 1:
                 raise ConfigError(
                     f"{len(self._history)} tokens leave no room", expected=f"under {self._context_tokens}"

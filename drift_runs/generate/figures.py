@@ -40,20 +40,22 @@ def rollout_figures(
     return pa.concat_tables([table, refused_figures(refused, len(found.prompts), arm=arm)]) if refused else table
 
 
-def refused_figures(refused: Mapping[str, str], compared: int, *, arm: str) -> pa.Table:
-    """Table ``FIGURES`` of the prompts that a server cannot be asked, beside the number of those that it was."""
+def refused_figures(
+    refused: Mapping[str, str], compared: int, *, arm: str, spec: str = "rollout.refused", what: str = "prompts"
+) -> pa.Table:
+    """Table ``FIGURES`` of what a server cannot be asked, beside the number of what it was; by name, why."""
     first = next(iter(refused))
     return figures_table(
         Figure(
             arm=arm,
-            spec="rollout.refused",
+            spec=spec,
             statistic="count",
             outliers=outliers,
             scope_kind="all",
             scope="all",
             value=float(len(refused)),
             n=len(refused) + compared,
-            reason=f"prompts that its server cannot be asked; {first}: {refused[first]}",
+            reason=f"{what} that its server cannot be asked; {first}: {refused[first]}",
         )
         for outliers in ("with", "without")
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drift_runs.errors import EngineError, NonFiniteLogits
+from drift_runs.errors import CannotAsk, EngineError, NonFiniteLogits
 from drift_runs.generate.calls import WellFormed
 from drift_runs.generate.environment import TEXT, answer
 from drift_runs.generate.future import CONTEXT, HORIZON, STRUCTURE, TURN, Future, Scene
@@ -51,6 +51,15 @@ class Branching(Protocol):
     @property
     def context_left(self) -> int:
         """Tokens that the branch can still take."""
+        ...
+
+
+@runtime_checkable
+class Extends(Protocol):
+    """A branching engine that takes several tokens at once."""
+
+    def extend(self, tokens: Sequence[int]) -> Row:
+        """Add tokens that are given; the next one's logits or entries."""
         ...
 
 
@@ -186,12 +195,7 @@ class _Walk:
                 # The end token goes into the history too, and one more token must fit behind the answer.
                 if len(answered) + 1 > self.engine.context_left:
                     return CONTEXT
-                logits = self._append(self.tokens[-1])
-                for token in answered:
-                    self._add(token, written=False)
-                    logits = self._append(token)
-                self.turn = b""
-                self.turns += 1
+                given = [self.tokens[-1], *answered]
             elif self._closed():
                 return STRUCTURE
             elif not self.left:
@@ -199,7 +203,16 @@ class _Walk:
             elif not self.engine.context_left:
                 return CONTEXT
             else:
-                logits = self._append(self.tokens[-1])
+                given, answered = [self.tokens[-1]], None
+            try:
+                logits = self._append(given)
+            except CannotAsk:  # a text that its own server reads otherwise: it can be taken no further
+                return CONTEXT
+            if answered is not None:
+                for token in answered:
+                    self._add(token, written=False)
+                self.turn = b""
+                self.turns += 1
             self._write(logits)
 
     def _add(
@@ -218,8 +231,13 @@ class _Walk:
         if token not in self.scene.end_tokens:
             self.turn += self.scene.dictionary[token]
 
-    def _append(self, token: int) -> Row:
-        row = self.engine.append(token)
+    def _append(self, tokens: Sequence[int]) -> Row:
+        """The row behind these tokens, one or more."""
+        if len(tokens) > 1 and isinstance(self.engine, Extends):
+            row = self.engine.extend(tokens)
+        else:
+            for token in tokens:
+                row = self.engine.append(token)
         return row if isinstance(row, Listed) else row[: len(self.scene.dictionary)]
 
     def _write(self, row: Row) -> None:

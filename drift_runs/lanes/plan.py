@@ -103,7 +103,8 @@ class LanePlan:
         for execution in self.executions:
             if not execution.scored:
                 others = [self.roots[name].roots for name in followed if self._against(name) == execution.against]
-                compared = None if others else self._most_compared(execution.against)
+                followed_there = any(table.num_rows for table in others)
+                compared = None if followed_there else self._most_compared(execution.against)
                 places = visited_places(
                     others,
                     protocol,

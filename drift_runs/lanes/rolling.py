@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from drift_runs.errors import CannotGive
+from drift_runs.errors import CannotAsk
 from drift_runs.generate.stepping import Choose, Continues, greedy, roll, rolled_table, sampled
 from drift_runs.lanes.identity import SAMPLED
 from drift_runs.store import Store
@@ -48,7 +48,7 @@ def roll_step(
                         size=len(dictionary),
                         stop=ends if stops else (),
                     )
-                except CannotGive as refused:
+                except CannotAsk as refused:
                     if not stops:
                         raise
                     # A server of texts reads this prompt otherwise than it is written, and perhaps the others not.

@@ -14,6 +14,7 @@ from drift_runs.lanes.identity import Lane
 from drift_runs.protocol.generation import Task
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.store import Store
+from drift_runs.store.generation import FutureKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +80,14 @@ def constrained_steps(loaded: LoadedProtocol, store: Store, lane: Lane, roots: p
 
 def visit_steps(loaded: LoadedProtocol, store: Store, lane: Lane, visits: pa.Table) -> list[dict[str, Any]]:
     """A step a window: at each place what the engine writes there, if it is another token than the reference's."""
-    there = {(key.window, key.position) for key in store.futures_there(lane.id)} | store.without_future(lane.id).keys()
+    own, refused, futures = store.own_tokens(lane.id), store.without_future(lane.id), store.futures_there(lane.id)
     missing: dict[str, dict[int, int]] = defaultdict(dict)
     for row in visits.select(["window", "position", "reference_top"]).to_pylist():
-        if (row["window"], row["position"]) not in there:
-            missing[row["window"]][row["position"]] = row["reference_top"]
+        place, top = (row["window"], row["position"]), row["reference_top"]
+        # A token that was the reference's may be another than that of the reference of today.
+        known = place in own and (own[place] == top or FutureKey(*place, own[place]) in futures)
+        if place not in refused and not known:
+            missing[row["window"]][row["position"]] = top
     return [
         {
             **_window_step(loaded, lane, window.name),
@@ -99,8 +103,9 @@ def task_steps(
 ) -> list[dict[str, Any]]:
     """A step a window, in the protocol's order, without the answers that are there already."""
     missing: dict[str, list[Task]] = defaultdict(list)
+    refused = store.refused_tasks(lane.id)
     for task in tasks:
-        if not store.answer_file(lane.id, task.name).is_file():
+        if task.name not in refused and not store.answer_file(lane.id, task.name).is_file():
             missing[task.window].append(task)
     return [
         {

@@ -10,36 +10,32 @@ import pyarrow as pa
 
 from drift_runs.errors import StoreError
 from drift_runs.lanes.identity import Lane
-from drift_runs.lanes.judged import own_keys
 from drift_runs.schema import ROOTS
 from drift_runs.store import Store
-
-KEPT = "it writes the reference's token"
-REFUSED = "it cannot be asked: "
-"""Begins the reason of a place that its server cannot be given."""
 
 
 def came_of(store: Store, lane: Lane, places: pa.Table) -> pa.Table:
     """``places`` (schema ``ROOTS``) with what was found there, in their order.
 
-    ``why`` is ``left``, and ``candidate_top`` the arm's own token, where it left the reference; else ``kept`` or
+    ``why`` is ``left``, and ``candidate_top`` the arm's own token, where that is not the reference's; else ``kept`` or
     ``refused``. ``StoreError`` where nothing is known of a place.
     """
-    first = {(key.window, key.position): key.first for key in own_keys(store, lane, places)}
-    reasons = store.without_future(lane.id)
+    own, refused = store.own_tokens(lane.id), store.without_future(lane.id)
     rows = []
     for row in places.to_pylist():
         place = row["window"], row["position"]
-        if place in first:
-            row |= {"why": "left", "candidate_top": first[place]}
-        elif place in reasons:
-            row |= {"why": "kept" if reasons[place] == KEPT else "refused"}
-        else:
+        if place in refused:
+            row["why"] = "refused"
+        elif place not in own:
             raise StoreError(
                 f"nothing was written at position {place[1]} of window {place[0]}",
                 where=str(store.generation_folder(lane.id)),
                 todo="run again",
             )
+        elif own[place] == row["reference_top"]:
+            row["why"] = "kept"
+        else:
+            row |= {"why": "left", "candidate_top": own[place]}
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=ROOTS)
 

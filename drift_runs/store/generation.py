@@ -2,7 +2,9 @@
 
     <store>/generation/<generation id>/generation.json                      identity: execution, lane, rule, grammar
     <store>/generation/<generation id>/<window>/<position>-<first>.parquet  schema FUTURES: one future of a root
-    <store>/generation/<generation id>/<window>/<position>.none.json        why a grammar allows no future of a root
+    <store>/generation/<generation id>/<window>/<position>.none.json        why there is no future of a root
+    <store>/generation/<generation id>/<window>/<position>.own.json         the token that an arm without rows wrote
+    <store>/generation/<generation id>/<task>.none.json                     why a server cannot be asked a task
     <store>/generation/<generation id>/<task>.parquet                       schema FUTURES: the answer to a task
     <store>/generation/<generation id>/rollouts-<run>.parquet               schema ROLLOUTS: one draw, prompt by prompt
     <store>/generation/<generation id>/retries.json                         requests to a server that were sent again
@@ -18,7 +20,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -28,6 +30,10 @@ from drift_runs.store.files import read_table, write_json, write_table
 
 _FUTURE = re.compile(r"(\d+)-(\d+)\.parquet")
 _NO_FUTURE = re.compile(r"(\d+)\.none\.json")
+_OWN = re.compile(r"(\d+)\.own\.json")
+
+
+Value = TypeVar("Value", int, str)
 
 
 class FutureKey(NamedTuple):
@@ -71,13 +77,7 @@ class GenerationFiles:
     def lane_retries(self, generation: str) -> int:
         """Requests of a lane that were sent again. ``StoreError`` for a damaged file."""
         path = self._lane_retries_file(generation)
-        try:
-            count = json.loads(path.read_text("utf-8"))["requests"] if path.is_file() else 0
-        except (OSError, ValueError, KeyError, TypeError):
-            count = None
-        if type(count) is not int:
-            raise StoreError("no count can be read", where=str(path), todo="remove the file and run again")
-        return count
+        return _value(path, "requests", int) if path.is_file() else 0
 
     def _lane_retries_file(self, generation: str) -> Path:
         return self.generation_folder(generation) / "retries.json"
@@ -103,8 +103,39 @@ class GenerationFiles:
         reasons = {}
         for path in self.generation_folder(generation).glob("*/*.none.json"):
             if name := _NO_FUTURE.fullmatch(path.name):
-                reasons[path.parent.name, int(name[1])] = _reason(path)
+                reasons[path.parent.name, int(name[1])] = _value(path, "reason", str)
         return reasons
+
+    def write_own(self, generation: str, window: str, position: int, token: int) -> Path:
+        """Keep which token an engine wrote at a place; its future from there, where one is wanted, is kept before."""
+        path = self.generation_folder(generation) / window / f"{position}.own.json"
+        write_json(path, {"token": token})
+        return path
+
+    def own_tokens(self, generation: str) -> dict[tuple[str, int], int]:
+        """Window and position to the token that was written there. ``StoreError`` for a damaged file."""
+        found = {}
+        for path in self.generation_folder(generation).glob("*/*.own.json"):
+            if name := _OWN.fullmatch(path.name):
+                found[path.parent.name, int(name[1])] = _value(path, "token", int)
+        return found
+
+    def refuse_task(self, generation: str, task: str, reason: str) -> Path:
+        """Keep that a task cannot be asked, and why."""
+        path = self.generation_folder(generation) / f"{task}.none.json"
+        write_json(path, {"reason": reason})
+        return path
+
+    def refused_tasks(self, generation: str) -> dict[str, str]:
+        """Names of the tasks of a lane that cannot be asked, in order, and why."""
+        found = sorted(self.generation_folder(generation).glob("*.none.json"))
+        return {path.name.removesuffix(".none.json"): _value(path, "reason", str) for path in found}
+
+    def forget_refusals(self, generation: str) -> None:
+        """Let everything be asked again that a server could not be asked."""
+        folder = self.generation_folder(generation)
+        for path in (*folder.glob("*.none.json"), *folder.glob("*/*.none.json"), *folder.glob("refused-*/*.json")):
+            path.unlink()
 
     def write_answer(self, generation: str, task: str, answer: pa.Table) -> Path:
         """Keep the answer to a task, a row of schema ``FUTURES``."""
@@ -166,19 +197,19 @@ class GenerationFiles:
     def refused_prompts(self, generation: str, run: int) -> dict[str, str]:
         """Names of the prompts of a run that cannot be rolled out, in order, and why."""
         found = sorted((self.generation_folder(generation) / f"refused-{run}").glob("*.json"))
-        return {path.stem: _reason(path) for path in found}
+        return {path.stem: _value(path, "reason", str) for path in found}
 
     def read_rollouts(self, generation: str, run: int) -> pa.Table:
         """One run, schema ``ROLLOUTS``, in the order in which it was written."""
         return read_table(self.rollouts_file(generation, run), schema.ROLLOUTS)
 
 
-def _reason(path: Path) -> str:
-    """``StoreError`` for a damaged file."""
+def _value(path: Path, name: str, kind: type[Value]) -> Value:
+    """One value of a small file. ``StoreError`` for a damaged one."""
     try:
-        reason = json.loads(path.read_text("utf-8"))["reason"]
+        value = json.loads(path.read_text("utf-8"))[name]
     except (OSError, ValueError, KeyError, TypeError):
-        reason = None
-    if not isinstance(reason, str):
-        raise StoreError("no reason can be read", where=str(path), todo="remove the file and run again")
-    return reason
+        value = None
+    if type(value) is not kind:
+        raise StoreError(f"no {name} can be read", where=str(path), todo="remove the file and run again")
+    return value

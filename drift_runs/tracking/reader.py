@@ -250,20 +250,20 @@ def load_reference_rows(uri: str, run_id: str, window: str) -> pa.Table:
         return artifacts.read_table(path, schema.ROWS, run_id)
 
 
-def load_reference_lanes(uri: str, run_id: str) -> frozenset[str]:
-    """Ids of the lanes in which a campaign's reference wrote; empty where none of them left its machine."""
+def load_reference_lanes(uri: str, run_id: str) -> dict[str, str]:
+    """Ids of the lanes in which a campaign's reference wrote, and digests of what; empty where none travels."""
     with artifact(uri, run_id, artifacts.REFERENCE_LANES_FILE, required=False) as path:
         if path is None:
-            return frozenset()
+            return {}
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"{artifacts.REFERENCE_LANES_FILE} cannot be read: {error}", where=f"run {run_id}"
             ) from error
-    if not isinstance(found, list) or not all(isinstance(lane, str) for lane in found):
-        raise StoreError(f"{artifacts.REFERENCE_LANES_FILE} is no list of ids", where=f"run {run_id}")
-    return frozenset(found)
+    if not isinstance(found, dict) or not all(isinstance(digest, str) for digest in found.values()):
+        raise StoreError(f"{artifacts.REFERENCE_LANES_FILE} is no table of digests", where=f"run {run_id}")
+    return found
 
 
 def load_reference_answer(uri: str, run_id: str, task: str) -> pa.Table:

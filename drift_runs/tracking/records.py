@@ -43,8 +43,9 @@ class ArmRecord:
 
     @property
     def scored(self) -> bool:
-        """Whether it has rows: an engine that takes texts writes, and gives none."""
-        return not self.engine.startswith(tuple(f"{name} (" for name in WRITERS))
+        """Whether it has rows: an engine that takes texts writes, and gives none. An import names any engine."""
+        imported = self.key.get("source") == "imported"
+        return imported or not self.engine.startswith(tuple(f"{name} (" for name in WRITERS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

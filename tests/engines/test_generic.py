@@ -12,7 +12,7 @@ import pytest
 
 from drift_runs.engines.base import UNNAMED_END
 from drift_runs.engines.openai_server.generic import Generic, chatml
-from drift_runs.errors import CannotGive, EngineError, ServerError
+from drift_runs.errors import CannotAsk, CannotGive, EngineError, ServerError
 from drift_runs.machine import Place
 from tests.engines.canned_server import Canned, answering, tokenizer_folder
 from tests.engines.conftest import settings
@@ -232,12 +232,23 @@ def test_an_end_that_is_not_named(open_it: Callable[..., tuple[Generic, Canned]]
         engine.write(HISTORY, 2, top_k=3)
 
 
-@pytest.mark.parametrize("usage", [{"prompt_tokens": 3}, {}, None])
-def test_a_text_that_was_read_otherwise(open_it: Callable[..., tuple[Generic, Canned]], usage: Any) -> None:
+@pytest.mark.parametrize(
+    ("usage", "kind", "message"),
+    [
+        ({"prompt_tokens": 3}, CannotAsk, r"a text of 2 tokens: the server read 3 tokens; expected 2; it adds a token"),
+        ({}, CannotGive, "the answer has no number of the tokens that it read"),
+        (None, CannotGive, "the answer has no number of the tokens that it read"),
+    ],
+)
+def test_a_text_that_was_read_otherwise(
+    open_it: Callable[..., tuple[Generic, Canned]], usage: Any, kind: type[EngineError], message: str
+) -> None:
+    """One history that it reads otherwise says nothing of others; an answer without what was asked for is a fault."""
     engine, server = open_it(completions=LEGACY)
     server.pages["/v1/completions"] = {**LEGACY, "usage": usage}
-    with pytest.raises(EngineError, match=r"a text of 2 tokens: the server read .*expected 2; it adds a token"):
+    with pytest.raises(EngineError, match=message) as caught:
         engine.write(HISTORY, 2, top_k=3)
+    assert type(caught.value) is kind
 
 
 def test_turns_of_chatml() -> None:

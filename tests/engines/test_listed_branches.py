@@ -66,3 +66,25 @@ def test_without_ends_of_a_turn_it_is_asked_again() -> None:
     branch.start([1])
     branch.append(0)
     assert [asked for asked, _ in engine.asked] == [[1], [1, 0]]
+
+
+def test_a_branch_takes_up_what_was_written_at_its_root() -> None:
+    """What a server of texts wrote need not be the same tokens when it is sent back: nothing is asked behind it."""
+    branch, engine = branches(token(0), token(1), token(0), ENDED)
+    branch.take([1, 0, 1])
+    branch.ahead_tokens = 9
+    assert branch.ask(2).ids == (0,)
+    branch.branch(2)
+    assert [branch.append(number).ids[0] for number in (0, 1, 0)] == [1, 0, 2]
+    assert engine.asked == [([1, 0], 9)]
+    branch.branch(3)
+    branch.append(0)
+    assert engine.asked[-1] == ([1, 0, 1, 0], 9), "another root begins anew"
+
+
+def test_what_is_given_is_sent_once() -> None:
+    branch, engine = branches(token(0))
+    branch.take([1])
+    branch.branch(1)
+    assert branch.extend([0, 1, 0]).ids == (0,)
+    assert [asked for asked, _ in engine.asked] == [[1, 0, 1, 0]]

@@ -17,7 +17,7 @@ from drift_runs.engines.base import Capabilities, EngineSettings
 from drift_runs.engines.openai_server.listing import Row, check_count
 from drift_runs.engines.openai_server.server import text_of
 from drift_runs.engines.openai_server.text_server import Texts, TextServer
-from drift_runs.errors import CannotGive, ServerError
+from drift_runs.errors import CannotAsk, CannotGive, ServerError
 from drift_runs.machine import Place
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -119,7 +119,7 @@ class Generic(TextServer):
         if text == "a":  # how the interface is found out
             return [{"role": "user", "content": text}]
         if (messages := chatml(text)) is None:
-            raise CannotGive(
+            raise CannotAsk(
                 "a history that is no whole turns of ChatML before an answer",
                 where=self.where,
                 expected="prompts that end where the assistant's answer begins, because it has chat completions only",

@@ -17,7 +17,7 @@ from drift_runs.engines.hf_dictionary import FILE_NAME, token_bytes_of
 from drift_runs.engines.openai_server.listing import Listing, Row
 from drift_runs.engines.openai_server.server import ListedServer
 from drift_runs.engines.openai_server.written import greedy
-from drift_runs.errors import CannotGive, ConfigError, ServerError
+from drift_runs.errors import CannotAsk, CannotGive, ConfigError, ServerError
 from drift_runs.machine import Place
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class Texts:
         self._ids = {data: token for token, data in enumerate(self.table)}
 
     def text(self, tokens: Sequence[int]) -> str:
-        """``CannotGive`` where the bytes are no text: it cannot be sent."""
+        """``CannotAsk`` where the bytes are no text: it cannot be sent."""
         data = b"".join(self.table[token] for token in tokens)
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise CannotGive(
+            raise CannotAsk(
                 f"a history of {len(tokens):,} tokens is no UTF-8 at byte {error.start:,}",
                 where=self.where,
                 expected="whole characters, because this server takes text",
@@ -170,10 +170,12 @@ class TextServer(ListedServer):
         """Rows of up to ``count`` tokens behind ``text``, which is of ``tokens``; fewer only where it ended."""
 
     def check_read(self, read: object, tokens: Sequence[int]) -> None:
-        """``CannotGive`` where the server says that it read another number of tokens, or does not say."""
+        """``CannotAsk`` where the server read another number of tokens, ``CannotGive`` where it tells none."""
+        if type(read) is not int:
+            raise self.missing("number of the tokens that it read (usage.prompt_tokens)")
         if read != len(tokens):
-            raise CannotGive(
-                f"the server read {read if isinstance(read, int) else 'it does not say how many'} tokens",
+            raise CannotAsk(
+                f"the server read {read:,} tokens",
                 where=f"{self.where}, a text of {len(tokens):,} tokens",
                 expected=f"{len(tokens):,}",
                 todo="it adds a token (a second BOS), or cuts the text otherwise: serve the protocol's tokenizer",

@@ -14,7 +14,7 @@ from drift_runs.engines.base import UNNAMED_END, Engine, ListedBlock, ListedEngi
 from drift_runs.engines.probe.answers import ProbeTask, ProbeWindow
 from drift_runs.engines.probe.logits import ListedLogits
 from drift_runs.engines.probe.wire import on_the_wire
-from drift_runs.errors import CannotGive, ConfigError, ContextOverflow, DriftError, EngineError, one_line
+from drift_runs.errors import CannotAsk, CannotGive, ConfigError, ContextOverflow, DriftError, EngineError, one_line
 
 PREFILL_TOKENS, DECODE_TOKENS = 33, 9
 """Tokens of a cut whose every position is scored: a request altogether, or one a position."""
@@ -35,6 +35,8 @@ class Refusal:
     line: str
     cannot: bool = False
     """The engine itself says that it cannot; otherwise it failed."""
+    of_history: bool = False
+    """It is the one history that it cannot be asked with, and it answered."""
     unasked: bool = False
     """The question was not put: nothing is known of the engine from it."""
 
@@ -100,14 +102,19 @@ class Asking:
         try:
             found = call()
         except DriftError as error:
-            refusal = Refusal(error.line(), cannot=isinstance(error, CannotGive | ContextOverflow | ConfigError))
+            refusal = Refusal(
+                error.line(),
+                cannot=isinstance(error, CannotGive | ContextOverflow | ConfigError),
+                of_history=isinstance(error, CannotAsk),
+            )
         except Exception as error:  # an adapter may fail in any way at what a server sends: it is an answer too
             refusal = Refusal(one_line(f"{type(error).__name__}: {error}"))
         else:
             self._failures = 0
             return found
         self._last = refusal.line
-        self._failures = self._failures + 1 if self._clock() - began >= SLOW_S else 0
+        waited = self._clock() - began >= SLOW_S and not refusal.of_history
+        self._failures = self._failures + 1 if waited else 0
         return refusal
 
     def rows(

@@ -44,11 +44,17 @@ def _written(asking: Asking) -> tuple[tuple[int, ...], list[Written], str]:
     known = [tokens for _, tokens in found]
     if not asking.task.needs.scoring:
         known = _whole(asking)
-    for history in known[:2]:
+    tries = 2
+    for history in known:
+        if not tries:
+            break
         written = asking.write(history, TOKENS)
         if isinstance(written, Refusal):
             why = str(written)
+            if written.of_history:
+                continue  # others it may be asked, and it is counted what it could not
             break
+        tries -= 1
         why = f"nothing is written behind {len(history)} tokens"
         if len(written) > len(best[1]):
             best = (tuple(history), list(written))
