@@ -61,6 +61,14 @@ def _say(*parts: object) -> None:
     st.html(tag("p", parts, cls="dr-say"))
 
 
+def _refused(found: Generated, arms: list[ArmRecord], spec: str, words: str) -> None:
+    """Say what arms could not be asked, and why."""
+    for arm in arms:
+        if (refused := found.figure(arm.arm, spec, "count")) is not None:
+            said = f" was not {words} {refused.value:,.0f} of {refused.n:,} {refused.reason}"
+            st.html(tag("div", tag("b", arm.arm), said, cls="dr-notes"))
+
+
 def _rollouts(page: Page, found: Generated, arms: list[ArmRecord]) -> None:
     st.subheader("Greedy rollouts", anchor=False)
     rollouts = RolloutTable(found, arms)
@@ -71,10 +79,7 @@ def _rollouts(page: Page, found: Generated, arms: list[ArmRecord]) -> None:
     said = "No published formula exists for the figure that others call Divergence-300 @32, so all four readings stand "
     said += f"here: {steps:,} tokens behind each prompt, decoded greedily on both sides."
     _say(said)
-    for arm in arms:
-        if (refused := found.figure(arm.arm, "rollout.refused", "count")) is not None:
-            words = f" was not rolled out from {refused.value:,.0f} of {refused.n:,} {refused.reason}"
-            st.html(tag("div", tag("b", arm.arm), words, cls="dr-notes"))
+    _refused(found, arms, "rollout.refused", "rolled out from")
     _say(rollouts.sentence())
     st.html(rollouts.html(_rollout_caption(page)))
     csv_button(rollouts.csv_rows(), name=f"{_file(page)}-rollouts", key="rollouts")
@@ -234,6 +239,7 @@ def _tasks(page: Page, found: Generated, arms: list[ArmRecord]) -> None:
     if not passes:
         _no_lane(page, "tasks", "No tasks", bool(page.protocol.tasks))
         return
+    _refused(found, arms, "task.refused", "asked")
     for words in passes.sentences() or ["No arm can be set against the reference."]:
         _say(words)
     caption = (
