@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from drift_runs import schema
+from drift_runs.capture.control import Control, control_of
 from drift_runs.capture.measured import calibrate
 from drift_runs.capture.score import ReferenceRows, ScoredWindow, WindowTask, score_window, scored_positions
 from drift_runs.capture.score_listed import score_listed_window
@@ -35,13 +36,21 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     calibrate(engine, store, job["capture"])
     ask_first(opened, job, events)
     store.write_dictionary(table)
+    control = control_of(engine, job["steps"][0]["tokens"], top_k=job["top_k"])
     for step in job["steps"]:
-        _step(opened, store, job, step, events)
+        _step(opened, store, job, step, events, control)
     send(events, event="done", peak_bytes=peak_bytes())
     engine.close()
 
 
-def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any], events: TextIO) -> None:
+def _step(
+    opened: Opened,
+    store: Store,
+    job: dict[str, Any],
+    step: dict[str, Any],
+    events: TextIO,
+    control: Control | None,
+) -> None:
     engine, table = opened.engine, opened.dictionary
     calibrate(engine, store, step["capture"])  # passes of one process are captures of their own
     name = step["window"]
@@ -71,6 +80,8 @@ def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any
     if opened.opening.kind.listed:
         before = engine.retries
         scored = score_listed_window(engine, task, wanted=wanted)
+        if control is not None:
+            control.check()
         retried = engine.retries - before
     else:
         threads = min(opened.opening.settings.threads, os.cpu_count() or 1)

@@ -33,6 +33,8 @@ class LlamaServer(LlamaRequests):
 
     dialect = "llama_server"
     path_shapes = ("decode", "prefill")
+    # A slot keeps one history: another text in between would cost the next window of a long stream its prefill.
+    needs_control = False
     way_round = (
         'set path_shape = "decode" for this engine, or open the same GGUF with the engine llama_cpp, which has both'
     )

@@ -44,6 +44,8 @@ class ListedServer(ABC):
     dialect: ClassVar[str]
     path_shapes: ClassVar[tuple[str, ...]]
     """Of ``prefill`` and ``decode``, what it can do."""
+    needs_control: ClassVar[bool] = True
+    """Whether a few rows are asked for again behind each window, to see that the same model answers."""
     way_round: ClassVar[str] = "choose another dialect, path shape, engine or spec in the protocol"
     """What a user does where it cannot give what the protocol needs."""
 
