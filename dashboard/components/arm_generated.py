@@ -78,7 +78,10 @@ def generation_sentences(page: Page, arms: list[str]) -> list[str]:
         if not known:
             continue
         if column == INVALID:
-            said.append(_invalid(known))
+            # Roots of an arm without rows are places of others: they stand in no order.
+            scored = {arm.arm for arm in page.campaign.arms if arm.scored}
+            if known := {arm: found for arm, found in known.items() if arm in scored}:
+                said.append(_invalid(known))
         elif column == PASSED:
             said.append(_passed(page, known, outliers))
         elif column.spec.endswith("exact"):

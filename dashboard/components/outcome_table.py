@@ -167,13 +167,17 @@ class OutcomeTable:
         return pa.Table.from_pylist(rows)
 
     def sentence(self) -> list[object]:
-        """Who breaks most, who least, and what the null does."""
+        """Who breaks most, who least, and what the null does.
+
+        Arms without rows are apart: their roots are places of others.
+        """
         outliers = self.sets[0]
         ranked = [
             (figure.value, one, figure)
             for one in self.arms
             if not one.null
             and one.record.role != "launch"
+            and one.record.scored
             and (figure := self.branched.figure(one.name, "invalid", outliers)) is not None
             and figure.value is not None
         ]

@@ -46,7 +46,9 @@ def test_the_overview_says_what_it_is(store: Path, open_app: OpenApp) -> None:
 
 
 def test_roots_stand_beside_the_places(store: Path, open_app: OpenApp) -> None:
-    assert "of 6 places where it was asked" in text(open_app(store, "views/branches.py"))
+    said = text(open_app(store, "views/branches.py"))
+    assert "of 6 places where it was asked" in said
+    assert "The commonest outcome is changes: 3 of 6 roots." in said, "the other arm's six alone are ranked"
 
 
 def test_rollouts_say_where_they_were_cut(store: Path, open_app: OpenApp) -> None:
