@@ -29,8 +29,8 @@ GROUPS: tuple[Callable[[Asking], list[Answer]], ...] = (
 )
 QUESTIONS = (
     "dictionary", "round-trip", "bos", "rows", "own-token", "history", "top-k", "wanted", "raw", "speculation",
-    "temperature", "full-rows", "mass", "repeats", "cache", "writes", "sense", "chunks", "context",
-    "declared",
+    "temperature", "penalties", "full-rows", "mass", "repeats", "cache", "writes", "sense", "chunks",
+    "context", "declared",
 )  # fmt: skip
 """The names of all answers, in order."""
 
