@@ -201,9 +201,12 @@ def ask_first(opened: Opened, job: dict[str, Any], events: TextIO) -> None:
     if job["probe"] is None:
         return
     from drift_runs.engines.probe.answers import ProbeTask
-    from drift_runs.engines.probe.run import probe
+    from drift_runs.engines.probe.run import GROUPS, IDS_ALONE, probe
 
-    report = probe(opened.engine, replace(ProbeTask.of_json(job["probe"]), dictionary=tuple(opened.dictionary)))
+    task = replace(ProbeTask.of_json(job["probe"]), dictionary=tuple(opened.dictionary))
+    # Its library is checked against its binding when it is opened, and its tokenizer is the weight file's.
+    groups = IDS_ALONE if job["opening"]["engine"] == "llama_cpp" else GROUPS
+    report = probe(opened.engine, task, groups=groups)
     if report.blocking:
         answer = report.blocking[0]
         more = f", and {len(report.blocking) - 1} more" if len(report.blocking) > 1 else ""

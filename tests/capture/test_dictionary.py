@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drift_runs.capture.process import Event, Finished, Step, run_launch
+from drift_runs.capture.process import Event, Finished, Probed, Step, run_launch
 from drift_runs.errors import ModelFileError
 from drift_runs.protocol.canonical import dictionary_sha256
 from drift_runs.protocol.load import load_protocol
@@ -29,8 +29,8 @@ def campaign(tmp_path: Path, tiny_arms: Path) -> Campaign:
 
 
 def launched(campaign: Campaign, tokens: Sequence[bytes], **changed: object) -> list[Event]:
-    """The reference's launch on a model with another dictionary."""
-    path = write_tiny_model(campaign.folder / "other.gguf", tokens=tokens)
+    """The reference's launch on a model with another dictionary, or one that is ``changed`` otherwise."""
+    path = write_tiny_model(campaign.folder / "other.gguf", tokens=tokens, **changed)
     found = campaign.executions()["f16"]
     assert found.weights is not None
     execution = replace(found, weights=replace(found.weights, path=path, stamp=file_stamp(path)))
@@ -70,3 +70,14 @@ def test_a_difference_that_no_window_holds_is_one_all_the_same(campaign: Campaig
 def test_a_smaller_dictionary(campaign: Campaign) -> None:
     with pytest.raises(ModelFileError, match="its dictionary has 30 entries"):
         launched(campaign, tiny_dictionary()[:-2])
+
+
+@pytest.mark.parametrize("reads_bos", [True, False])
+def test_a_tokenizer_that_reads_the_windows_otherwise_is_told_and_scored_by_ids(
+    campaign: Campaign, reads_bos: bool
+) -> None:
+    """The dictionary is the protocol's all the same, so that the ids mean what they should."""
+    events = launched(campaign, tiny_dictionary(), reads_bos=reads_bos)
+    (probed,) = [event for event in events if isinstance(event, Probed)]
+    assert probed.report["remarks"] == ([] if reads_bos else ["round-trip"]) and probed.report["blocking"] == []
+    assert isinstance(events[-1], Finished)
