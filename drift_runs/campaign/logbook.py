@@ -224,7 +224,7 @@ class Logbook:
         One line of what it was found not to give and is not needed; empty where its arm's other executions said so.
         """
         self.probes[name] = report
-        arm = next(execution.arm.name for execution in self.executions if execution.name == name)
+        arm = next((found.arm.name for found in self.executions if found.name == name), name)
         new = [question for question in report["remarks"] if question not in self._remarked[arm]]
         self._remarked[arm].update(new)
         return probe_remark(name, report, new) if new else ""
