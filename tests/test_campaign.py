@@ -252,7 +252,8 @@ class TestFailures:
             tmp_path / "words", tiny_arms, empty_database, {**TWO_ARMS, "dictionary.sha256": "0" * 64}
         )
         with pytest.raises(
-            ModelFileError, match=r"32 entries with SHA-256 8193d98943e84a01…; expected 32 entries with 0{16}…"
+            ModelFileError,
+            match=r"32 entries with SHA-256 8193d98943e84a01…; no window .*; expected 32 entries with 0{16}…",
         ):
             campaign.run()
 

@@ -185,7 +185,7 @@ def test_an_arm_with_another_dictionary_is_refused_with_the_first_difference(
     campaign.machine.write_text("\n".join(['schema = "drift.machine/1"', *tables]), "utf-8")
     (outcome,) = [found for found in campaign.run().outcomes if found.execution.name == "other"]
     assert isinstance(outcome.error, ModelFileError) and outcome.figures is None
-    assert "the first difference is id 25: b'x' in the protocol's dictionary, b'y' here" in outcome.error.line()
+    assert "the first difference is id 25: b'y' here, b'x' in the protocol's" in outcome.error.line()
 
 
 def stored(campaign: Campaign, arm: str, spec: str, statistic: str) -> dict:

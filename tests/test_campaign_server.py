@@ -98,6 +98,7 @@ def ran(
 ) -> Campaign:
     campaign = prepared(tmp_path_factory.mktemp("served") / "campaign", tiny_arms, empty_database, server.url)
     campaign.result = campaign.run()
+    campaign.notes = campaign.reporter.notes
     return campaign
 
 
@@ -172,6 +173,33 @@ def test_what_the_server_says_and_what_was_found_is_kept(ran: Campaign) -> None:
     with artifact(ran.uri, arm.run_id, artifacts.PROBE_FILE) as path:
         found = {answer["question"]: answer["answer"] for answer in json.loads(path.read_text("utf-8"))["answers"]}
     assert {found[name] for name in ("dictionary", "rows", "repeats", "raw")} == {"yes"}
+
+
+def test_what_it_does_not_give_is_said_once_an_arm(ran: Campaign) -> None:
+    """The arm's floor is asked too, and says the same."""
+    said = [note for note in ran.notes if note.startswith("warning: the probe of ")]
+    assert sum("own-token (told in " in note for note in said) == 1
+    assert said[0].startswith("warning: the probe of server says no to own-token (told in ")
+    assert ", wanted (the engine lists its best entries, and takes no ids)" in said[0]
+
+
+def test_texts_that_become_other_ids_are_a_warning_and_rows_are_taken_by_ids(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer
+) -> None:
+    def through(path: str, body: Any) -> tuple[int, Any]:
+        if path == "/tokenize":
+            body = {**body, "content": body["content"].replace(" ", "")}
+        return relayed(server, path, body)
+
+    with answering({path: partial(through, path) for path in PATHS}) as relay:
+        changes = {**NOTHING_FREE, "floors": [], "arms": [F16, SERVER]}
+        campaign = prepared(tmp_path / "relayed", tiny_arms, empty_database, relay.url, changes)
+        assert campaign.run().failed == ()
+    (said,) = [note for note in campaign.reporter.notes if note.startswith("warning: the probe of server")]
+    assert "round-trip (window alpha-1: 30 ids for 41; at 4 the engine has id 4, the window id 28)" in said
+    with artifact(campaign.uri, campaign.records()[0].arms[0].run_id, artifacts.PROBE_FILE) as path:
+        report = json.loads(path.read_text("utf-8"))
+    assert "round-trip" in report["remarks"] and report["blocking"] == []
 
 
 def test_the_server_writes_what_the_engine_writes(ran: Campaign) -> None:

@@ -44,13 +44,15 @@ def write_tiny_model(
     context: int = 128,
     add_bos: bool = False,
     tokens: Sequence[bytes] = (),
+    reads_bos: bool = True,
     added: Mapping[str, NDArray[np.float32]] | None = None,
     size: Dimensions = TINY,
 ) -> Path:
     """Write an F16 GGUF. ``poison`` names a tensor whose weights become NaN; ``add_bos``: a text starts with BOS.
 
-    ``tokens``: another dictionary, ASCII. ``added``: what is added to tensors by name; the file is then of F32, which
-    holds such a sum to the last bit, and an empty mapping gives the plain model so.
+    ``tokens``: another dictionary, ASCII. ``reads_bos``: a BOS that is written in a text is one; else it is letters.
+    ``added``: what is added to tensors by name; the file is then of F32, which holds such a sum to the last bit, and an
+    empty mapping gives the plain model so.
     """
     import gguf
 
@@ -72,7 +74,7 @@ def write_tiny_model(
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list([vocabulary_name(token) for token in tokens])
-    writer.add_token_types([CONTROL, CONTROL] + [NORMAL] * (len(tokens) - 2))
+    writer.add_token_types([CONTROL if reads_bos else NORMAL, CONTROL] + [NORMAL] * (len(tokens) - 2))
     writer.add_token_merges(["a b"])
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)

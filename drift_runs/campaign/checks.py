@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from drift_runs.capture.execution import COPY_SETTINGS, Execution
 from drift_runs.capture.score import scored_positions
-from drift_runs.errors import SameRows
+from drift_runs.errors import SameRows, one_line
 from drift_runs.measure.copies import copy_marks
 from drift_runs.measure.determinism import DeterminismSummary, rows_identical
 from drift_runs.measure.literals import literal_marks
@@ -113,6 +114,13 @@ def sent_again(execution: Execution, store: Store) -> tuple[str, ...]:
     count = sum(known.get(name, 0) for name in execution.windows)
     windows = sum(known.get(name, 0) > 0 for name in execution.windows)
     return (f"{count} requests of {windows} windows were sent again",) if count else ()
+
+
+def probe_remark(name: str, report: Mapping[str, Any], questions: Collection[str]) -> str:
+    """One line of what an engine was found not to do, and is measured all the same: with the numbers that say so."""
+    found = [answer for answer in report["answers"] if answer["question"] in questions]
+    said = ", ".join(f"{answer['question']} ({one_line(answer['evidence'])})" for answer in found)
+    return f"the probe of {name} says no to {said}"
 
 
 def several_processes(execution: Execution, store: Store) -> tuple[str, ...]:

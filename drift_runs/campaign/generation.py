@@ -135,7 +135,8 @@ class Generation:
                     case Opened():
                         self.clock.add(open_s=event.seconds)
                     case Probed():
-                        self.log.probes[event.execution] = event.report
+                        if remark := self.log.probed(event.execution, event.report):
+                            self.reporter.note(f"warning: {remark}")
                         self.log.log_probe(event.execution, self.log.outcomes[event.execution].run_id)
                     case Generated():
                         self.clock.add(engine_s=event.seconds, tokens=event.tokens)

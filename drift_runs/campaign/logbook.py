@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from drift_runs.campaign.checks import (
     Twins,
     check_switch,
     compare_captures,
+    probe_remark,
     refuted,
     sent_again,
     several_processes,
@@ -60,6 +62,8 @@ class Logbook:
         self.outcomes: dict[str, Outcome] = {}
         self.probes: dict[str, Mapping[str, Any]] = {}
         """What engines were found to give, by execution, where this run asked."""
+        self._remarked: dict[str, set[str]] = defaultdict(set)
+        """Questions that were answered no, by arm, and were told."""
         self._twins = Twins()
         self._joined = False
         self._texts: list[bytes] | None = None
@@ -213,6 +217,17 @@ class Logbook:
             self.tracker.complete(started.run_id)
             self._joined = True
         return figures
+
+    def probed(self, name: str, report: Mapping[str, Any]) -> str:
+        """Keep what an execution's engine was found to give.
+
+        One line of what it was found not to give and is not needed; empty where its arm's other executions said so.
+        """
+        self.probes[name] = report
+        arm = next((found.arm.name for found in self.executions if found.name == name), name)
+        new = [question for question in report["remarks"] if question not in self._remarked[arm]]
+        self._remarked[arm].update(new)
+        return probe_remark(name, report, new) if new else ""
 
     def log_probe(self, name: str, run_id: str) -> None:
         """Keep what an engine was found to give beside what was measured with it."""

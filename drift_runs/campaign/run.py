@@ -267,7 +267,8 @@ class _Campaign:
                 case Opened():
                     self.clock.add(open_s=event.seconds)
                 case Probed():
-                    self.log.probes[event.execution] = event.report
+                    if remark := self.log.probed(event.execution, event.report):
+                        self.reporter.note(f"warning: {remark}")
                 case WindowDone():
                     self.clock.add(
                         engine_s=event.engine_s, own_s=event.own_s, tokens=event.tokens, positions=event.positions

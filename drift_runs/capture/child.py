@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from drift_runs.capture.execution import Execution
+from drift_runs.engines.dictionary import SpelledStream
 from drift_runs.errors import EngineDied, by_name
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.store import Store
@@ -32,7 +33,19 @@ def opening(store: Store, loaded: LoadedProtocol, execution: Execution) -> dict[
         "said": dict(execution.said),
         "stamps": {what: [str(file.path), list(file.stamp)] for what, file in named.items() if file is not None},
         "dictionary": dictionary.model_dump(),
+        "streams": [list(stream) for stream in _streams(loaded)],
     }
+
+
+def _streams(loaded: LoadedProtocol) -> Iterator[SpelledStream]:
+    """What the protocol's ids are read as, to show where an engine reads them otherwise: no stream without a new id."""
+    seen: set[int] = set()
+    for window in loaded.protocol.windows:
+        if window.name in loaded.streams and not seen.issuperset(tokens := loaded.tokens(window.name)):
+            text = loaded.streams[window.name].text
+            if "\N{REPLACEMENT CHARACTER}" not in text:  # behind it a text no longer shows which id is which
+                seen.update(tokens)
+            yield SpelledStream(window.name, tokens, text)
 
 
 def events_of(module: str, job: dict[str, Any]) -> Iterator[dict[str, Any]]:

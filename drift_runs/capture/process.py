@@ -106,10 +106,9 @@ def run_launch(
 def _probe(loaded: LoadedProtocol, execution: Execution) -> dict[str, Any] | None:
     """What is asked of an engine before it is trusted.
 
-    None for the engine whose library is checked against its binding when it is opened, and for a recording, which holds
-    the answers to the windows themselves and to nothing else.
+    None for a recording, which holds the answers to the windows themselves and to nothing else.
     """
-    if execution.arm.engine in ("llama_cpp", "replay"):
+    if execution.arm.engine == "replay":
         return None
     return asdict(probe_task(loaded, execution.arm, execution.settings))
 

@@ -16,11 +16,11 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from drift_runs.capture.measured import said_by
+from drift_runs.engines.dictionary import SpelledStream, first_difference, used_beyond
 from drift_runs.errors import CannotGive, DriftError, EngineError, ModelFileError, ServerError, StoreError
 from drift_runs.protocol.canonical import dictionary_sha256
 
@@ -176,17 +176,24 @@ def open_engine(job: dict[str, Any], *, branches: bool = False) -> Opened:
             todo='name the tokenizer in drift.toml: tokenizer = "…", a Hugging Face folder or its tokenizer.json',
         )
     size = job["dictionary"]["size"]
-    table = table[:size]
-    found = dictionary_sha256(table)
-    if len(table) < size or found != job["dictionary"]["sha256"]:
+    kept = table[:size]
+    found = dictionary_sha256(kept)
+    if len(kept) < size or found != job["dictionary"]["sha256"]:
         raise ModelFileError(
-            f"its dictionary has {len(table)} entries with SHA-256 {found[:16]}…",
+            f"its dictionary has {len(kept)} entries with SHA-256 {found[:16]}…; {_difference(job, kept)}",
             where=where,
             expected=f"{size} entries with {job['dictionary']['sha256'][:16]}…, as frozen",
-            todo=_difference(job, table)
-            or "use a model with the protocol's tokenizer: token-level figures need the same dictionary",
+            todo="use a model with the protocol's tokenizer: token-level figures need the same dictionary",
         )
-    return Opened(engine, table, opening)
+    # What a model puts on padding is left out of its rows. On a token that it may say it would be left out too.
+    if used := used_beyond(table, size):
+        raise ModelFileError(
+            f"its dictionary has {used}",
+            where=where,
+            expected=f"nothing but padding beyond the {size} entries of the protocol's dictionary",
+            todo="use a model with the protocol's tokenizer, or write a protocol for this one",
+        )
+    return Opened(engine, kept, opening)
 
 
 def ask_first(opened: Opened, job: dict[str, Any], events: TextIO) -> None:
@@ -194,9 +201,12 @@ def ask_first(opened: Opened, job: dict[str, Any], events: TextIO) -> None:
     if job["probe"] is None:
         return
     from drift_runs.engines.probe.answers import ProbeTask
-    from drift_runs.engines.probe.run import probe
+    from drift_runs.engines.probe.run import GROUPS, IDS_ALONE, probe
 
-    report = probe(opened.engine, replace(ProbeTask.of_json(job["probe"]), dictionary=tuple(opened.dictionary)))
+    task = replace(ProbeTask.of_json(job["probe"]), dictionary=tuple(opened.dictionary))
+    # Its library is checked against its binding when it is opened, and its tokenizer is the weight file's.
+    groups = IDS_ALONE if job["opening"]["engine"] == "llama_cpp" else GROUPS
+    report = probe(opened.engine, task, groups=groups)
     if report.blocking:
         answer = report.blocking[0]
         more = f", and {len(report.blocking) - 1} more" if len(report.blocking) > 1 else ""
@@ -209,18 +219,12 @@ def ask_first(opened: Opened, job: dict[str, Any], events: TextIO) -> None:
 
 
 def _difference(job: dict[str, Any], table: list[bytes]) -> str:
-    """The first id that says something else than in the dictionary that another arm left in the store."""
+    """The first id that says something else, by the dictionary that another arm left in the store or by the windows."""
     from drift_runs.store import Store
 
-    store = Store(Path(job["store"]))
-    if not store.dictionary_file(job["dictionary"]["sha256"]).is_file():
-        return ""
-    known = store.read_dictionary(job["dictionary"]["sha256"])
-    for token, (one, other) in enumerate(zip_longest(known, table)):
-        if one != other:
-            said = "nothing" if other is None else repr(other)
-            return f"the first difference is id {token}: {one!r} in the protocol's dictionary, {said} here"
-    return ""
+    store, digest = Store(Path(job["store"])), job["dictionary"]["sha256"]
+    known = store.read_dictionary(digest) if store.dictionary_file(digest).is_file() else None
+    return first_difference(table, known=known, streams=[SpelledStream(*stream) for stream in job["streams"]])
 
 
 def peak_bytes() -> int:

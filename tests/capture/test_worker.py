@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from drift_runs.capture.child import opening
-from drift_runs.capture.process import Finished, Opened, Step, WindowDone, run_launch
+from drift_runs.capture.process import Finished, Opened, Probed, Step, WindowDone, run_launch
 from drift_runs.errors import EngineDied, ModelFileError, StoreError
 from drift_runs.protocol.load import load_protocol
 from tests.campaigns import TWO_ARMS, Campaign, new_campaign
@@ -45,8 +45,9 @@ def workers() -> list[psutil.Process]:
 
 def test_events_of_a_launch(campaign: Campaign) -> None:
     events = list(launch(campaign))
-    assert [type(event) for event in events] == [Opened, WindowDone, WindowDone, Finished]
-    done = events[1]
+    assert [type(event) for event in events] == [Opened, Probed, WindowDone, WindowDone, Finished]
+    assert [answer["question"] for answer in events[1].report["answers"]] == ["dictionary", "round-trip", "bos"]
+    done = events[2]
     assert (done.execution, done.window, done.tokens, done.positions) == ("f16", "alpha-1", 23, 21)
     assert done.engine_s > 0 and done.own_s > 0 and events[-1].peak_bytes > 10_000_000
     capture = campaign.executions()["f16"].capture_id
@@ -74,7 +75,7 @@ def test_what_a_library_prints_does_not_break_the_events(
         "    sys.meta_path.insert(0, Late())\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "noise"))
-    assert [type(event) for event in launch(campaign)] == [Opened, WindowDone, WindowDone, Finished]
+    assert [type(event) for event in launch(campaign)] == [Opened, Probed, WindowDone, WindowDone, Finished]
 
 
 def test_a_killed_process_is_named_with_its_signal(campaign: Campaign) -> None:

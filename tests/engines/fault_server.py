@@ -178,6 +178,8 @@ class FaultServer:
     border: str = ""
     """What becomes of a prompt's rows at the border of a chunk: ``lost``, there ``twice``, ``stale`` (the row before
     once more), or ``moved`` by one from there on."""
+    penalises: bool = False
+    """The rows that it tells, prompts' too, are behind its penalties: tokens of the history fall to the end."""
     delay_s: float = 0.0
     recorded: dict[str, bytes] = field(default_factory=dict)
     """Whole answers by path, given instead of the made-up model's."""
@@ -271,6 +273,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # else each answer waits 40 ms for the client to confirm its head
     server_state: FaultServer
+    penalised = False
+    """Whether penalties change the rows of this answer."""
 
     def log_message(self, *_: object) -> None:
         pass
@@ -291,6 +295,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path not in state.recorded and (said := self.aside(self.path, body)) is not None:
             self.answer(said)
             return
+        self.penalised = state.penalises and penalised(body)
         state.enter(self.path, body)
         fault = state.fault()
         try:
@@ -434,6 +439,8 @@ class Handler(BaseHTTPRequestHandler):
     def row(self, history: Sequence[int], own: int, top_k: int, *, named: list[int] | None = None) -> Listed:
         model = self.server_state.model
         best = model.best(history)
+        if self.penalised:
+            best = sorted(best, key=lambda token: token in history)
         ids = [own, *(token for token in (best[:top_k] if named is None else named) if token != own)]
         ranks = {token: rank for rank, token in enumerate(best, start=1)}
         return Listed(own, [(token, model.logprob(ranks[token]), ranks[token]) for token in ids])
@@ -509,6 +516,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def not_json(self, fault: Fault, content: bytes) -> None:
         self.send(200, b"<html><body>Bad gateway</body></html>")
+
+
+def penalised(body: Any) -> bool:
+    """Whether a request asks for penalties, by any name that a server has for them."""
+    asked = body.get("sampling_params", body)
+    repeated = [asked.get(name, 1) for name in ("repetition_penalty", "repeat_penalty")]
+    return repeated != [1, 1] or bool(asked.get("presence_penalty") or asked.get("frequency_penalty"))
 
 
 class Refused(Exception):

@@ -157,6 +157,7 @@ class ProbeReport:
             "hardware": self.hardware,
             "answers": [asdict(answer) for answer in self.answers],
             "blocking": [answer.question for answer in self.blocking],
+            "remarks": [answer.question for answer in self.remarks],
             "measured": dict(self.measured),
             "said": dict(self.said),
             "calls": self.calls,

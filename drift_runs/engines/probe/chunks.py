@@ -32,10 +32,12 @@ CHUNK_NAMES = (
 )
 """What engines call the tokens that they evaluate at once. Some have two sizes, a batch and its parts."""
 TOKENS = 2_112
-"""Sent at least, where there are as many: 2,048 is the largest chunk that engines of today have without an option."""
+"""Sent at least where a size is said and there are as many: some engines have a second one, of up to 2,048."""
 BEHIND_TOKENS = 64
-"""Behind the border of a chunk whose size is said."""
-MOST_TOKENS = 16_448
+"""Behind the border of a chunk."""
+LARGEST_DEFAULT_TOKENS = 16_384
+"""Of the chunks that servers take without an option, by the memory of the device: 2,048 to 8,192, or to this."""
+MOST_TOKENS = LARGEST_DEFAULT_TOKENS + BEHIND_TOKENS
 MOST_S = 20.0
 """All of it may take, by what a short request takes, and a third of the time that the probe has left."""
 PILOT_TOKENS = 256
@@ -50,6 +52,17 @@ _DOUBLED = 8
 APART_NATS = 0.5
 """Between two answers for one row, in the mean of its entries. Other kernels and caches of 8 bits are apart by
 hundredths; the row of the next position is so by nats."""
+
+_AVOID = (
+    "start the server so that the longest window is one chunk (vLLM: --max-num-batched-tokens, SGLang: "
+    '--chunked-prefill-size, llama_server: -ub and -b), use path_shape = "decode", or shorten the windows in a new '
+    "version of the protocol"
+)
+_DECLARE = (
+    "start the server with a chunk whose border lies inside what is sent, and declare it in the arm's settings: "
+    "server = { max-num-batched-tokens = 2048 } (vLLM), { chunked-prefill-size = 2048 } (SGLang), "
+    "{ ub = 512 } (llama_server)"
+)
 
 
 class Long(NamedTuple):
@@ -72,7 +85,7 @@ class Long(NamedTuple):
         """Whether nothing that the protocol sends meets a border that this does not."""
         if len(self.tokens) >= self.longest:
             return True
-        return self.borders == self.chunks if self.chunks else len(self.tokens) >= TOKENS
+        return self.borders == self.chunks if self.chunks else len(self.tokens) >= MOST_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +116,7 @@ class Rows:
 
 
 def ask_chunks(asking: Asking) -> list[Answer]:
-    verdict, evidence = _found(asking)
+    verdict, evidence, way_round = _found(asking)
     return [
         Answer(
             question="chunks",
@@ -112,16 +125,22 @@ def ask_chunks(asking: Asking) -> list[Answer]:
             evidence=evidence,
             # A slow engine is not asked, and what is not asked says nothing against it.
             needed=asking.task.needs.scoring and verdict == NO,
-            way_round="start the server so that the longest window is one chunk (vLLM: --max-num-batched-tokens, "
-            'SGLang: --chunked-prefill-size, llama_server: -ub and -b), use path_shape = "decode", or shorten the '
-            "windows in a new version of the protocol",
+            way_round=way_round,
         )
     ]
 
 
-def _found(asking: Asking) -> tuple[Verdict, str]:
+class Found(NamedTuple):
+    """What there is to say."""
+
+    verdict: Verdict
+    evidence: str
+    way_round: str = _AVOID
+
+
+def _found(asking: Asking) -> Found:
     if not asking.looked_at():
-        return OPEN, asking.no_rows()
+        return Found(OPEN, asking.no_rows())
     long = _fitted(asking, _longest(asking))
     if isinstance(long, Refusal):
         return _refused(long, "a short part of the longest window: ")
@@ -146,33 +165,42 @@ def _found(asking: Asking) -> tuple[Verdict, str]:
         # A third of the way to the next row is what a coarse cache may do in other pieces; another row is further.
         if not apart <= max(APART_NATS, next_to / 3):
             place = _place(rows, other, at)
-            return NO, f"{sent}: the row of position {at:,} is {apart:.3g} nats apart from the one {how}{place}"
+            apart_from = f"the row of position {at:,} is {apart:.3g} nats apart from the one {how}{place}"
+            return Found(NO, f"{sent}: {apart_from}")
     evidence = (
         f"{sent}: {len(block.positions):,} rows came for {len(positions):,}; {len(chosen)} of them {how} too, up to "
         f"{largest:.3g} nats apart in the mean of a row, and the row beside one up to {alone:.3g}"
     )
     if alone <= 2 * APART_NATS:
-        return OPEN, f"{evidence}: too alike to tell one from the next"
+        return Found(OPEN, f"{evidence}: too alike to tell one from the next")
     if largest > APART_NATS:
-        return OPEN, f"{evidence}: more than rounding, less than another row"
-    return (YES, evidence) if long.crosses else (OPEN, f"{evidence}; no border of a chunk is known to lie inside")
+        return Found(OPEN, f"{evidence}: more than rounding, less than another row")
+    return Found(YES, evidence) if long.crosses else Found(OPEN, f"{evidence}; {_uncrossed(long)}", _DECLARE)
+
+
+def _uncrossed(long: Long) -> str:
+    held = f"rows are held up to position {len(long.tokens) - 1:,}, and no border of a chunk is known to lie before it"
+    if long.chunks:
+        return held
+    return f"{held}: the engine says no size, and servers take up to {LARGEST_DEFAULT_TOKENS:,} tokens at once unasked"
 
 
 def _said(long: Long) -> str:
     return f", {' and '.join(f'{size:,}' for size in long.chunks)} at once" if long.chunks else ""
 
 
-def _refused(refusal: Refusal, before: str) -> tuple[Verdict, str]:
-    return (OPEN, str(refusal)) if refusal.unasked else (NO, f"{before}{refusal}")
+def _refused(refusal: Refusal, before: str) -> Found:
+    return Found(OPEN, str(refusal)) if refusal.unasked else Found(NO, f"{before}{refusal}")
 
 
 def _longest(asking: Asking) -> Long:
-    """The part of the longest window that is worth sending: behind the last border that is known of."""
+    """The part of the longest window that is worth sending: behind the last border that is known of, or may be one."""
     task, room = asking.task, room_tokens(asking) + 1 - beside_tokens(asking)
     window = max(task.windows, key=lambda window: window.positions[-1] if window.positions else 0)
     longest = window.positions[-1] + 1 if window.positions else len(window.tokens)
     chunks = _chunks(asking, task)
-    bound = min(max([TOKENS, *(size + BEHIND_TOKENS for size in chunks)]), MOST_TOKENS, room)
+    behind = max([TOKENS, *(size + BEHIND_TOKENS for size in chunks)]) if chunks else MOST_TOKENS
+    bound = min(behind, MOST_TOKENS, room)
     return Long(window.name, window.tokens[: min(longest, bound)], longest, chunks)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from drift_runs.engines.dictionary import first_difference, used_beyond
 from drift_runs.engines.probe.answers import NO, OPEN, YES, Answer, ProbeTask, ProbeWindow
 from drift_runs.engines.probe.asking import Asking, Refusal
 from drift_runs.engines.probe.wire import on_the_wire
@@ -12,8 +12,6 @@ from drift_runs.protocol.canonical import dictionary_sha256
 
 _TEXT_LIMIT = 200_000
 """Characters of a window whose round trip is made: longer ones are left out, and counted."""
-_PADDING = re.compile(rb"(\[PAD\d*\])?")
-"""What converters write into the entries that fill a table up."""
 
 
 def ask_ids(asking: Asking) -> list[Answer]:
@@ -44,32 +42,13 @@ def _compared(table: list[bytes] | Refusal, task: ProbeTask) -> tuple[str, str]:
     if len(kept) < task.dictionary_size:
         return NO, f"{said}: {task.dictionary_size - len(kept):,} fewer than the protocol's"
     if digest != task.dictionary_sha256:
-        return NO, f"{said} and not {task.dictionary_sha256[:12]}…; {_first_difference(kept, task)}"
-    if used := [at for at, entry in enumerate(rest) if not _PADDING.fullmatch(entry)]:
-        at = task.dictionary_size + used[0]
-        return NO, f"{said}: {len(used):,} tokens more than the protocol's, the first is id {at}, {table[at]!r}"
+        first = first_difference(kept, known=task.dictionary, streams=task.windows)
+        return NO, f"{said} and not {task.dictionary_sha256[:12]}…; {first}"
+    if used := used_beyond(table, task.dictionary_size):
+        return NO, f"{said}: {used}"
     if rest:
         return YES, f"{said} of the first {len(kept):,}, as the protocol's; {len(rest):,} more are padding"
     return YES, f"{said}, as the protocol's"
-
-
-def _first_difference(table: Sequence[bytes], task: ProbeTask) -> str:
-    """The first entry that differs, by another arm's table or else by the windows' own texts."""
-    if task.dictionary is not None:
-        for at, (ours, theirs) in enumerate(zip(task.dictionary, table, strict=False)):
-            if ours != theirs:
-                return f"the first difference is id {at}: {theirs!r} here, {ours!r} in the protocol's"
-    for window in task.windows:
-        text, place = window.text.encode("utf-8"), 0
-        for at, token in enumerate(window.tokens):
-            if token >= len(table):
-                return f"window {window.name} has id {token} at {at}, which is not in the table"
-            entry = table[token]
-            if text[place : place + len(entry)] != entry:
-                there = text[place : place + max(len(entry), 8)]
-                return f"id {token} is {entry!r} here, and {there!r} begins at its place in window {window.name}"
-            place += len(entry)
-    return "no window holds an entry that differs"
 
 
 def _round_trip(asking: Asking) -> Answer:

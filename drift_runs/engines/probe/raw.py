@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drift_runs.engines.base import ListedBlock
-from drift_runs.engines.probe.answers import NO, OPEN, YES, Answer
-from drift_runs.engines.probe.asking import Asking, Refusal
-from drift_runs.engines.probe.compared import row_difference
+from drift_runs.engines.probe.answers import NO, OPEN, YES, Answer, Verdict
+from drift_runs.engines.probe.asking import Asking, Cut, Refusal
+from drift_runs.engines.probe.compared import entries_of, row_difference
 from drift_runs.engines.probe.rows import full_rows
 
 _ABOVE_ZERO_NATS = 1e-3
@@ -27,10 +28,22 @@ _OFFSET_NATS = 1e-2
 """... up to here. One server adds 1.6e-4; no softmax gives more."""
 TEMPERATURE = 1.7
 """Asked for against the settings: a row of the model itself does not hang on it."""
+PENALTY = 1.7
+_PENALTIES = ("repetition_penalty", "repeat_penalty", "presence_penalty", "frequency_penalty")
+"""What servers call what they take from tokens that were said before. 2 is the most that many of them allow."""
+_ITS_OWN = "rows are computed from logits here: no sampler stands between"
+_RAW_MODE = "start the server so that it gives raw log-probabilities (vLLM: --logprobs-mode raw_logprobs)"
 
 
 def ask_raw(asking: Asking) -> list[Answer]:
-    return [_raw(asking), _speculation(asking), _temperature(asking), _full(asking), _mass(asking)]
+    return [
+        _raw(asking),
+        _speculation(asking),
+        _temperature(asking),
+        _penalties(asking),
+        _full(asking),
+        _mass(asking),
+    ]
 
 
 def _raw(asking: Asking) -> Answer:
@@ -58,7 +71,7 @@ def _raw(asking: Asking) -> Answer:
         answer=verdict,
         evidence=evidence,
         needed=asking.task.needs.scoring,
-        way_round="start the server so that it gives raw log-probabilities (vLLM: --logprobs-mode raw_logprobs)",
+        way_round=_RAW_MODE,
     )
 
 
@@ -105,35 +118,76 @@ def _speculates(said: Mapping[str, str]) -> str:
 def _temperature(asking: Asking) -> Answer:
     verdict, evidence = OPEN, asking.no_rows()
     if asking.in_process:
-        verdict, evidence = YES, "rows are computed from logits here: no sampler stands between"
-    elif asking.looked_at():
-        cut = asking.cuts()[0]
-        at = [cut.positions[-1]]
-        found = [
-            asking.rows(cut.tokens, at, top_k=asking.top_k),
-            asking.otherwise(cut.tokens, at, top_k=asking.top_k, temperature=TEMPERATURE),
-            asking.rows(cut.tokens, at, top_k=asking.top_k),
-        ]
-        if refused := [block for block in found if isinstance(block, Refusal)]:
-            evidence = str(refused[0])
-        else:
-            # A server that never repeats itself would differ anyhow.
-            gap, noise = row_difference(found[0], found[1]), row_difference(found[0], found[2])
-            differs = gap.largest_nats > max(_ABOVE_ZERO_NATS, 2 * noise.largest_nats) or (
-                gap.unshared > noise.unshared and gap.largest_nats > noise.largest_nats
-            )
-            verdict = NO if differs else YES
-            evidence = f"asked for temperature {TEMPERATURE:g} too: {gap}"
+        verdict, evidence = YES, _ITS_OWN
+    elif place := _place(asking):
+        verdict, evidence = _hangs_on(asking, place, f"temperature {TEMPERATURE:g}", temperature=TEMPERATURE)
     return Answer(
         question="temperature",
         title="Are the rows the same whatever temperature is asked for?",
         answer=verdict,
         evidence=evidence,
         needed=verdict == NO and asking.task.needs.scoring,
-        way_round="start the server so that it gives raw log-probabilities (vLLM: --logprobs-mode raw_logprobs)"
+        way_round=_RAW_MODE
         if verdict == NO
         else "every request asks for neutral sampling; the raw question shows what sampling leaves behind",
     )
+
+
+def _penalties(asking: Asking) -> Answer:
+    """Of tokens that were said before, in a row that lists some of them: in another one nothing would show."""
+    verdict, evidence = OPEN, asking.no_rows()
+    if asking.in_process:
+        verdict, evidence = YES, _ITS_OWN
+    elif place := _place(asking):
+        asked = dict.fromkeys(_PENALTIES, PENALTY)
+        verdict, evidence = _hangs_on(asking, place, f"penalties of {PENALTY:g}", **asked)
+        if verdict == YES and not place.said_before:
+            verdict, evidence = OPEN, f"{evidence}, and no row lists a token of its history"
+    return Answer(
+        question="penalties",
+        title="Are the rows the same whatever penalties are asked for?",
+        answer=verdict,
+        evidence=evidence,
+        needed=verdict == NO and asking.task.needs.scoring,
+        way_round=_RAW_MODE if verdict == NO else "every request asks for no penalties",
+    )
+
+
+class Place(NamedTuple):
+    """A row that is asked for again and again."""
+
+    cut: Cut
+    at: int
+    said_before: int
+    """Entries that are tokens of its history."""
+
+
+def _place(asking: Asking) -> Place | None:
+    """The row that gives most to tokens of its history; None where no rows are had."""
+    found: list[tuple[float, Place]] = []
+    for cut, block in asking.looked_at():
+        for row, at in enumerate(map(int, block.positions)):
+            before = set(cut.tokens[:at])
+            said = [value for token, value in entries_of(block, row).items() if token in before]
+            found.append((float(np.exp(said).sum()), Place(cut, at, len(said))))
+    return max(found, key=lambda entry: entry[0])[1] if found else None
+
+
+def _hangs_on(asking: Asking, place: Place, what: str, **changes: object) -> tuple[Verdict, str]:
+    """Whether a row is another one when ``what`` is asked for."""
+    cut, at = place.cut, [place.at]
+    plain = asking.kept("plain", lambda: asking.rows(cut.tokens, at, top_k=asking.top_k))
+    changed = asking.otherwise(cut.tokens, at, top_k=asking.top_k, **changes)
+    again = asking.kept("plain again", lambda: asking.rows(cut.tokens, at, top_k=asking.top_k))
+    for block in (plain, changed, again):
+        if isinstance(block, Refusal):
+            return OPEN, str(block)
+    # A server that never repeats itself would differ anyhow.
+    gap, noise = row_difference(again, changed), row_difference(plain, again)
+    differs = gap.largest_nats > max(_ABOVE_ZERO_NATS, 2 * noise.largest_nats) or (
+        gap.unshared > noise.unshared and gap.largest_nats > noise.largest_nats
+    )
+    return NO if differs else YES, f"asked for {what} too: {gap}"
 
 
 def _full(asking: Asking) -> Answer:

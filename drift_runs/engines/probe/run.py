@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from drift_runs.engines.base import Engine, EngineIdentity, ListedEngine
@@ -18,7 +18,8 @@ from drift_runs.engines.probe.rollout import ask_rollout
 from drift_runs.engines.probe.rows import ask_rows
 from drift_runs.errors import DriftError
 
-GROUPS: tuple[Callable[[Asking], list[Answer]], ...] = (
+Group = Callable[[Asking], list[Answer]]
+GROUPS: tuple[Group, ...] = (
     ask_ids,
     ask_rows,
     ask_raw,
@@ -29,20 +30,25 @@ GROUPS: tuple[Callable[[Asking], list[Answer]], ...] = (
 )
 QUESTIONS = (
     "dictionary", "round-trip", "bos", "rows", "own-token", "history", "top-k", "wanted", "raw", "speculation",
-    "temperature", "full-rows", "mass", "repeats", "cache", "writes", "sense", "chunks", "context",
-    "declared",
+    "temperature", "penalties", "full-rows", "mass", "repeats", "cache", "writes", "sense", "chunks",
+    "context", "declared",
 )  # fmt: skip
 """The names of all answers, in order."""
+IDS_ALONE = (ask_ids,)
+"""For an engine whose rows need no asking: what it reads texts as is its file's, and is asked of every engine."""
 
 
 def probe(
     engine: ListedEngine | Engine,
     task: ProbeTask,
     *,
+    groups: Sequence[Group] = GROUPS,
     budget_s: float = BUDGET_S,
     clock: Callable[[], float] = time.monotonic,
 ) -> ProbeReport:
     """Ask an open engine everything, with short cuts of the protocol's windows. It is neither closed nor changed.
+
+    ``groups``: what is asked, where it is not everything.
 
     Raises nothing for what an engine does: an error is an answer, with its one line as evidence. After ``budget_s``
     seconds nothing more is asked, and what was not asked is not established.
@@ -52,7 +58,7 @@ def probe(
     said = asking.said()
     answers = [
         replace(answer, way_round="") if answer.answer == YES else answer
-        for group in GROUPS
+        for group in groups
         for answer in group(asking)
     ]
     known = isinstance(identity, EngineIdentity)

@@ -17,6 +17,7 @@ from drift_runs.engines.openai_server.server import ListedServer
 from drift_runs.engines.openai_server.sglang import SGLang
 from drift_runs.engines.openai_server.vllm import VLLM
 from drift_runs.engines.probe.answers import NO, OPEN, YES, Answer, Needs, ProbeTask, ProbeWindow
+from drift_runs.engines.probe.chunks import Long
 from drift_runs.engines.probe.compared import row_apart_nats
 from drift_runs.engines.probe.run import probe
 from drift_runs.machine import Place
@@ -102,18 +103,42 @@ class TestWhatIsSent:
         assert found.evidence.startswith("3,064 of the 6,000 tokens of window w, 3,000 at once: 3,063 rows came for")
         assert "4 of them written too, up to 0 nats" in found.evidence, "around the border, the last, and one near it"
 
-    def test_2_112_tokens_where_nothing_is_said(self) -> None:
+    def test_all_of_the_window_where_nothing_is_said(self) -> None:
         double = toy_of(toy.EvaluatesInChunks, context=4_096)
         found = chunks(double, chunk_task(LONG))
-        assert found.answer == YES and found.evidence.startswith("2,112 of the 2,300 tokens of window w: 2,111 rows")
-        assert max(len(request["prompt"]) for request in double.requests) == 2_112
+        assert found.answer == YES and found.evidence.startswith("2,300 of the 2,300 tokens of window w: 2,299 rows")
+        assert max(len(request["prompt"]) for request in double.requests) == 2_300
         assert sum(len(request["prompt"]) > 300 for request in double.requests) == 3
+
+    def test_2_112_tokens_are_no_yes_where_nothing_is_said(self) -> None:
+        """Servers on large devices evaluate 8,192 or 16,384 at once unasked: no border lies inside what was sent."""
+        task = chunk_task(LONG, context_tokens=2_113)
+        found = chunks(toy_of(toy.EvaluatesInChunks, context=2_113), task)
+        assert found.answer == OPEN and found.evidence.startswith("2,112 of the 2,300 tokens of window w: 2,111 rows")
+        assert "rows are held up to position 2,111" in found.evidence
+        assert "the engine says no size, and servers take up to 16,384 tokens at once unasked" in found.evidence
+        assert "server = { max-num-batched-tokens = 2048 }" in found.way_round
+        said = replace(task, server=(("max-num-batched-tokens", "2048"),))
+        assert chunks(toy_of(toy.EvaluatesInChunks, context=2_113), said).answer == YES
+        longer = replace(task, server=(("max-num-batched-tokens", "8192"),))
+        found = chunks(toy_of(toy.EvaluatesInChunks, context=2_113), longer)
+        assert found.answer == OPEN and "says no size" not in found.evidence
+
+    @pytest.mark.parametrize(("sent", "crosses"), [(16_447, False), (16_448, True)])
+    def test_enough_is_behind_the_largest_default(self, sent: int, crosses: bool) -> None:
+        assert Long("w", tuple(range(sent)), longest=20_000, chunks=()).crosses is crosses
+
+    def test_no_more_than_behind_the_largest_default(self) -> None:
+        double = toy_of(toy.SendsTheLastRowAlone, context=20_000)
+        found = chunks(double, chunk_task(18_000, shape="decode", context_tokens=20_000, cache_prompt=False))
+        assert found.answer == YES and found.evidence.startswith("16,448 of the 18,000 tokens"), found.evidence
+        assert max(len(request["prompt"]) for request in double.requests) == 16_448
 
     def test_no_more_than_fits(self) -> None:
         task = chunk_task(LONG, context_tokens=500)
         found = chunks(toy_of(toy.EvaluatesInChunks, context=500), task)
         assert found.answer == OPEN and found.evidence.startswith("499 of the 2,300 tokens")
-        assert "no border of a chunk is known to lie inside" in found.evidence
+        assert "no border of a chunk is known to lie before it" in found.evidence
 
     def test_no_more_than_there_is_time_for(self) -> None:
         """A token takes 20 ms here."""
@@ -137,7 +162,7 @@ class TestWhatIsSent:
     def test_few_requests_where_each_position_is_one(self) -> None:
         double = toy_of(toy.SendsTheLastRowAlone, context=4_096)
         found = chunks(double, chunk_task(LONG, shape="decode"))
-        assert found.answer == YES and "2,112 of the 2,300 tokens" in found.evidence
+        assert found.answer == YES and "2,300 of the 2,300 tokens" in found.evidence
         assert sum(len(request["prompt"]) > 100 for request in double.requests) < 24
         off = toy_of(toy.SendsTheLastRowAlone, context=4_096)
         assert chunks(off, chunk_task(LONG, shape="decode", cache_prompt=False)).answer == YES
@@ -244,7 +269,7 @@ class TestRealEngines:
         with LlamaServer(Place(url=url), found, dictionary_size=toy.SIZE) as engine:
             report = probe(engine, task)
         answer = report.answer("chunks")
-        assert answer.answer == YES and answer.evidence.startswith("2,112 of the 2,300"), answer.evidence
+        assert answer.answer == YES and answer.evidence.startswith("2,300 of the 2,300"), answer.evidence
         assert report.measured["chunks_largest_nats"] < 0.05
         assert report.blocking == ()
 

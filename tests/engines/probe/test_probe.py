@@ -102,6 +102,8 @@ WRONG: list[tuple[type[toy.ToyServer], Mapping[str, str], str]] = [
     (toy.TellsAnotherRow, {"wanted": NO}, "as named and"),
     # numbers
     (toy.SamplesBeforeItTells, {"temperature": NO}, "asked for temperature 1.7 too: up to"),
+    (toy.PenalisesBeforeItTells, {"penalties": NO}, "asked for penalties of 1.7 too: up to"),
+    (toy.TakesNoPenalties, {"penalties": OPEN}, "repetition_penalty is not supported"),
     (toy.AddsAConstant, {}, "is +4.00e-04, within"),
     (toy.AddsSomething, {"mass": NO}, "log-mass"),
     (toy.HasMassAboveOne, {"mass": NO, "full-rows": NO}, "above 1"),

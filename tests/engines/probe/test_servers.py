@@ -10,6 +10,8 @@ import pytest
 
 from drift_runs.engines.openai_server import server, transport
 from drift_runs.engines.openai_server.llama_server import LlamaServer
+from drift_runs.engines.openai_server.server import ListedServer
+from drift_runs.engines.openai_server.sglang import SGLang
 from drift_runs.engines.openai_server.vllm import VLLM
 from drift_runs.engines.probe.answers import NO, OPEN, YES, Needs, ProbeReport, ProbeTask, ProbeWindow
 from drift_runs.engines.probe.run import probe
@@ -72,6 +74,7 @@ class TestALlamaServer:
         assert "8 ids read of 8 sent" in report.answer("bos").evidence
         assert "the engine subtracts" in report.answer("mass").evidence
         assert "asked for temperature 1.7 too" in report.answer("temperature").evidence
+        assert "asked for penalties of 1.7 too" in report.answer("penalties").evidence
         assert report.answer("context").evidence.startswith("context_tokens is 128; the longest window takes 40")
 
     def test_what_is_declared_is_held_against_what_it_says(self, url: str, task: ProbeTask) -> None:
@@ -158,6 +161,21 @@ class TestVLLMsDialect:
             report = self.asked(state)
         assert report.answer("rows").answer == NO and evidence in report.answer("rows").evidence
         assert {"rows", "raw", "mass"} <= {answer.question for answer in report.blocking}
+
+    @pytest.mark.parametrize("shape", ["prefill", "decode"])
+    @pytest.mark.parametrize("dialect", [VLLM, SGLang])
+    def test_penalties_that_reach_the_rows(self, dialect: type[ListedServer], shape: str) -> None:
+        found = settings(path_shape=shape, context_tokens=512)
+        for penalises in (False, True):
+            with (
+                serving(penalises=penalises) as state,
+                dialect(Place(url=state.url, timeout_s=20.0), found, dictionary_size=SIZE) as engine,
+            ):
+                report = probe(engine, self.task(shape))
+            answer = report.answer("penalties")
+            assert answer.answer == (NO if penalises else YES), answer.evidence
+            assert (answer in report.blocking) is penalises
+            assert "asked for penalties of 1.7 too: " in answer.evidence
 
     def test_a_limit_of_entries(self) -> None:
         with serving(most_logprobs=5) as state:

@@ -98,7 +98,7 @@ class ToyServer:
             written = self.continued(prompt, body["count"])
             answer["written"] = [(token, float(row[token]), best(row, body["top_k"])) for token, row in written]
             return answer
-        self.temperature = body["temperature"]
+        self.temperature, self.penalty = body["temperature"], body["repetition_penalty"]
         shift = len(prompt) - len(body["prompt"])
         rows = []
         for at in self.positions(len(body["prompt"])):
@@ -185,7 +185,8 @@ class ToyEngine:
             yield block_of(self._rows(tokens[: at + 1], top_k, named, {at}))
 
     def _rows(self, tokens: Sequence[int], top_k: int, named: dict, kept: set[int]) -> list[Any]:
-        body = {"prompt": list(tokens), "top_k": top_k, "temperature": 0.0, "wanted": named}
+        body = {"prompt": list(tokens), "top_k": top_k, "temperature": 0.0, "repetition_penalty": 1.0}
+        body["wanted"] = named
         answer = self.transport.post("/score", body).body
         return [row for row in answer["rows"] if row[0] in kept]
 
@@ -362,6 +363,26 @@ class SamplesBeforeItTells(ToyServer):
 
     def row(self, history: Sequence[int]) -> NDArray[np.float64]:
         return log_softmax(model_logits(history) / (getattr(self, "temperature", 0.0) or 1.0))
+
+
+class PenalisesBeforeItTells(ToyServer):
+    """Rows from which is taken what a penalty takes of tokens of the history."""
+
+    def row(self, history: Sequence[int]) -> NDArray[np.float64]:
+        logits = model_logits(history)
+        before = sorted(set(history))
+        penalty = getattr(self, "penalty", 1.0)
+        logits[before] = np.where(logits[before] > 0, logits[before] / penalty, logits[before] * penalty)
+        return log_softmax(logits)
+
+
+class TakesNoPenalties(ToyServer):
+    """Refuses what it does not know."""
+
+    def post(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        if body.get("repetition_penalty", 1.0) != 1.0:
+            raise ServerError("status 400: repetition_penalty is not supported", where="toy")
+        return super().post(body)
 
 
 class AddsAConstant(ToyServer):
