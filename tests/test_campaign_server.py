@@ -353,6 +353,8 @@ class Noisy:
     def __init__(self, server: RunningServer) -> None:
         self.server = server
         self.nats = 0.0
+        self.short = False
+        """Whether a list lacks an entry."""
 
     def pages(self) -> dict[str, Any]:
         return {path: partial(self._answer, path) for path in PATHS}
@@ -362,6 +364,9 @@ class Noisy:
         if path == "/completion" and body["n_probs"] == SIZE:
             for entry in found["completion_probabilities"][0]["top_logprobs"]:
                 entry["logprob"] += self.nats
+        elif path == "/completion" and self.short:
+            for row in found["completion_probabilities"]:
+                row["top_logprobs"].pop()
         return status, found
 
 
@@ -401,3 +406,22 @@ def test_another_measured_log_mass_goes_on_with_the_same_capture_and_the_first_n
         (outcome,) = [item for item in campaign.run().outcomes if item.execution.name == "server"]
         assert isinstance(outcome.error, ServerError) and "off by" in outcome.error.what
         assert not rows[0].exists()
+
+
+def test_a_server_that_the_probe_refuses_leaves_no_number_behind(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer
+) -> None:
+    """The one that is started rightly in its place is not held to what was measured of the first."""
+    noisy = Noisy(server)
+    noisy.nats, noisy.short = 2e-3, True
+    with answering(noisy.pages()) as relay:
+        changes = {**NOTHING_FREE, "arms": [F16, SERVER]}
+        campaign = prepared(tmp_path / "refused", tiny_arms, empty_database, relay.url, changes)
+        (outcome,) = campaign.run().outcomes
+        assert isinstance(outcome.error, CannotGive) and "probe" in outcome.error.where
+        folder = campaign.store.capture_folder(outcome.execution.capture_id)
+        assert [path.name for path in folder.iterdir()] == ["capture.json"]
+        noisy.nats, noisy.short = 0.0, False
+        (again,) = campaign.run().outcomes
+        assert again.error is None and again.execution.capture_id == outcome.execution.capture_id
+        assert abs(campaign.store.measured(again.execution.capture_id)["log_mass_mean_nats"]) < 1e-4

@@ -32,7 +32,7 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     engine, table = opened.engine, opened.dictionary
     send(events, event="open", seconds=time.perf_counter() - started)
     store = Store(Path(job["store"]))
-    calibrate(engine, store, job["capture"])
+    calibrate(engine, store, job["capture"], keep=False)
     ask_first(opened, job, events)
     store.write_dictionary(table)
     for step in job["steps"]:
@@ -43,7 +43,7 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
 
 def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any], events: TextIO) -> None:
     engine, table = opened.engine, opened.dictionary
-    calibrate(engine, store, step["capture"])  # passes of one process are captures of their own
+    calibrate(engine, store, step["capture"], keep=False)  # passes of one process are captures of their own
     name = step["window"]
     task = WindowTask(
         window=name,
@@ -90,6 +90,7 @@ def _step(opened: Opened, store: Store, job: dict[str, Any], step: dict[str, Any
     if scored.comparison is not None:
         write_table(store.comparison_file(step["comparison"], name), scored.comparison, schema.COMPARISON)
     if not kept:
+        calibrate(engine, store, step["capture"])
         store.note_process(step["capture"], name, job["process"])
         if retried is not None:
             store.note_retries(step["capture"], name, retried)
