@@ -133,10 +133,10 @@ def _touch(uri: str, campaign: CampaignRecord) -> None:
 def carry_over(uri: str, run_id: str, *, generation: str = "") -> int:
     """Take over what was decided about a comparison whose rows were lost, where all of it came back the same.
 
-    ``run_id``: the new run, its figures logged. ``generation``: key of what its arm wrote freely, empty where nothing of
-    it is known yet. People decided about what they saw, so equal figures (of the same comparison id and comparability
-    key, to the last digit) and equal outcomes, tasks and rollouts keep their decisions, with numbers, names and times;
-    others were decided about by nobody. How many entries were taken over.
+    ``run_id``: the new run, its figures logged. ``generation``: key of what its arm wrote freely, empty where nothing
+    of it is known yet. People decided about what they saw, so equal figures (of the same comparison id and
+    comparability key, to the last digit) and equal outcomes, tasks and rollouts keep their decisions, with numbers,
+    names and times; others were decided about by nobody. How many entries were taken over.
     """
     client = connect(uri, create=False)
     with reach.asked(uri, "take over decisions", run_id):
