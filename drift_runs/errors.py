@@ -4,6 +4,7 @@
       ProtocolError                   2  a protocol, its lock, a stream or a follow-up file
         LockMismatch                  2  the content is not what was frozen
       ConfigError                     2  drift.toml, an option or an environment variable
+        ServedOtherwise               2  a server that does not serve what drift.toml names
       StoreError                      2  a store that cannot be read or written as asked
         StoreBusy                     2  another campaign holds the store
       NotComparable                   2  two figures that must not be set against each other
@@ -92,6 +93,10 @@ class LockMismatch(ProtocolError):
 
 class ConfigError(DriftError):
     """``drift.toml``, an option or an environment variable is wrong."""
+
+
+class ServedOtherwise(ConfigError):
+    """A server answers, and does not serve what ``drift.toml`` names: one of the two is to be put right."""
 
 
 class StoreError(DriftError):

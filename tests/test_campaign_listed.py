@@ -15,6 +15,7 @@ from drift_runs import schema
 from drift_runs.capture.group import Launch, pending
 from drift_runs.cli.main import main
 from drift_runs.errors import ModelFileError, NotComparable
+from drift_runs.lanes.identity import rollouts_lane
 from drift_runs.protocol.load import load_protocol
 from drift_runs.report.content import find_campaign, load_content
 from drift_runs.store import read_table, write_table
@@ -22,8 +23,9 @@ from drift_runs.tracking import artifacts
 from drift_runs.tracking.decisions import decide, load_decisions
 from drift_runs.tracking.mlflow_store import artifact
 from drift_runs.tracking.reader import load_figures
-from tests.campaigns import SOUND, Campaign, copied, new_campaign
+from tests.campaigns import SOUND, TWO_ARMS, Campaign, copied, new_campaign
 from tests.conftest import tiny_dictionary
+from tests.test_campaign_generation import CHAT, write_prompts
 from tests.tiny_model import write_tiny_model
 
 K = 8
@@ -140,6 +142,41 @@ def test_decisions_stay_with_figures_that_come_back_the_same_and_with_no_others(
         pq.write_table(table.set_column(at, table.schema.field(at), other), path)
     losing_rows(campaign)
     assert load_decisions(campaign.uri, campaign.records()[0]).entries == (), "nobody decided about these figures"
+
+
+def test_decisions_stay_with_what_was_written_too(tmp_path: Path, tiny_arms: Path, empty_database: Path) -> None:
+    """The figures of the rows come back the same each time; a rollout that does not was decided about by nobody."""
+    (tmp_path / "one" / "protocol").mkdir(parents=True)
+    write_prompts(tmp_path / "one" / "protocol")
+    changes = {
+        **LISTED,
+        "arms": TWO_ARMS["arms"],
+        "floors": [],
+        "chat": CHAT,
+        "rollouts": {"prompts": "prompts.toml", "ids": "prompt-ids.json", "tokens": 8},
+    }
+    changes.pop("floors[1]")
+    campaign = new_campaign(tmp_path / "one", tiny_arms, empty_database, changes)
+    assert campaign.run().failed_generation == ()
+    decide(campaign.uri, campaign.records()[0], "q4_0", decision="accepted", reason="r", name="n")
+    before, after = losing_rows(campaign)
+    (kept,) = load_decisions(campaign.uri, campaign.records()[0]).entries
+    assert before != after and (kept.run_id, kept.decision) == (after, "accepted")
+
+    lane = rollouts_lane(load_protocol(campaign.protocol), campaign.executions()["q4_0"])
+    path = campaign.store.rollouts_file(lane.id, 0)
+    written = read_table(path, schema.ROLLOUTS)
+    at = written.schema.get_field_index("token_ids")
+    ids = [[(token + 1) % 32 for token in tokens] for tokens in written["token_ids"].to_pylist()]
+    write_table(
+        path,
+        written.set_column(at, written.schema.field(at), pa.array(ids, type=written.schema.field(at).type)),
+        schema.ROLLOUTS,
+    )
+    figures = load_figures(campaign.uri, after)
+    _, last = losing_rows(campaign)
+    assert load_figures(campaign.uri, last).equals(figures), "the rows are the same"
+    assert load_decisions(campaign.uri, campaign.records()[0]).entries == ()
 
 
 def test_lists_that_cannot_be_compared_cost_their_arm_and_not_the_campaign(listed: Campaign, tmp_path: Path) -> None:

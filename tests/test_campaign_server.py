@@ -258,7 +258,7 @@ def test_rows_that_are_whole_need_no_server(
     assert "servers  server: from memory, as it said when it last answered at 20" in capsys.readouterr().out
     assert sorted(campaign.root.rglob("*")) == before, "a plan writes nothing"
     again = campaign.run()
-    assert again.already_complete and again.unreached == ()
+    assert again.already_complete and again.left_out == ()
     lost = campaign.store.rows_file(
         next(found.execution.capture_id for found in again.outcomes if found.execution.name == "server"), "beta"
     )
@@ -274,19 +274,21 @@ def test_a_server_that_never_answered_costs_its_arm_alone(
         url = mortal.url
     campaign = prepared(tmp_path / "gone", tiny_arms, empty_database, url, NOTHING_FREE)
     result = campaign.run()
-    assert [found.arm for found in result.unreached] == ["server"] and result.failed == ()
+    assert [found.arm for found in result.left_out] == ["server"] and result.failed == ()
     assert [found.execution.name for found in result.outcomes] == ["q4_0"]
     assert not campaign.records()[0].complete
     assert main(campaign.arguments()) == 5
-    assert "no server answers for server: start it and run the same command again" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "drift: arm server was left out: " in said and "the connection failed" in said
+    assert "drift: put that right and run the same command again" in said
     plan = planned(campaign, capsys, code=5)
-    assert [(silent["name"], silent["state"]) for silent in plan["servers"]] == [("server", "never seen")]
+    assert [(silent["name"], silent["state"]) for silent in plan["servers"]] == [("server", "left out")]
     whole = sum(window.scored[-1][1] - 1 for window in load_protocol(campaign.protocol).protocol.windows)
     assert plan["estimate"]["tokens_left"] == whole, "those of the other arms are there"
     assert main(campaign.arguments("plan")) == 5
     said = capsys.readouterr()
-    assert "servers  server: never seen" in said.out
-    assert "drift: no server ever answered for server: start it and plan again" in said.err
+    assert "servers  server: left out, nothing of it is known" in said.out
+    assert "drift: arm server is left out: " in said.err and "the connection failed" in said.err
 
 
 def test_a_plan_knows_a_reference_that_answers_no_more_and_names_one_that_never_did(
@@ -300,12 +302,12 @@ def test_a_plan_knows_a_reference_that_answers_no_more_and_names_one_that_never_
     plan = planned(campaign, capsys)
     assert [silent["state"] for silent in plan["servers"]] == ["remembered"]
     assert plan["estimate"]["tokens_left"] == 0 and plan["no_probe_because"] == (
-        "the reference's server does not answer now"
+        "the reference's server could not be asked now"
     )
     other = prepared(tmp_path / "never", tiny_arms, empty_database, mortal.url, changes)
     plan = planned(other, capsys, code=5)
-    assert [(silent["name"], silent["state"]) for silent in plan["servers"]] == [("server", "never seen")]
-    assert plan["estimate"]["tokens_left"] is None and "never seen" in plan["no_probe_because"]
+    assert [(silent["name"], silent["state"]) for silent in plan["servers"]] == [("server", "left out")]
+    assert plan["estimate"]["tokens_left"] is None and "nothing of it is known" in plan["no_probe_because"]
 
 
 def test_a_launch_takes_a_server_of_its_own(tmp_path: Path, tiny_arms: Path, empty_database: Path, server) -> None:
@@ -379,6 +381,8 @@ class Noisy:
     def __init__(self, server: RunningServer) -> None:
         self.server = server
         self.nats = 0.0
+        self.short = False
+        """Whether a list lacks an entry."""
 
     def pages(self) -> dict[str, Any]:
         return {path: partial(self._answer, path) for path in PATHS}
@@ -388,6 +392,9 @@ class Noisy:
         if path == "/completion" and body["n_probs"] == SIZE:
             for entry in found["completion_probabilities"][0]["top_logprobs"]:
                 entry["logprob"] += self.nats
+        elif path == "/completion" and self.short:
+            for row in found["completion_probabilities"]:
+                row["top_logprobs"].pop()
         return status, found
 
 
@@ -427,3 +434,22 @@ def test_another_measured_log_mass_goes_on_with_the_same_capture_and_the_first_n
         (outcome,) = [item for item in campaign.run().outcomes if item.execution.name == "server"]
         assert isinstance(outcome.error, ServerError) and "off by" in outcome.error.what
         assert not rows[0].exists()
+
+
+def test_a_server_that_the_probe_refuses_leaves_no_number_behind(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, server: RunningServer
+) -> None:
+    """The one that is started rightly in its place is not held to what was measured of the first."""
+    noisy = Noisy(server)
+    noisy.nats, noisy.short = 2e-3, True
+    with answering(noisy.pages()) as relay:
+        changes = {**NOTHING_FREE, "arms": [F16, SERVER]}
+        campaign = prepared(tmp_path / "refused", tiny_arms, empty_database, relay.url, changes)
+        (outcome,) = campaign.run().outcomes
+        assert isinstance(outcome.error, CannotGive) and "probe" in outcome.error.where
+        folder = campaign.store.capture_folder(outcome.execution.capture_id)
+        assert [path.name for path in folder.iterdir()] == ["capture.json"]
+        noisy.nats, noisy.short = 0.0, False
+        (again,) = campaign.run().outcomes
+        assert again.error is None and again.execution.capture_id == outcome.execution.capture_id
+        assert abs(campaign.store.measured(again.execution.capture_id)["log_mass_mean_nats"]) < 1e-4

@@ -13,13 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from drift_runs.campaign.facts import undeclared_settings
+from drift_runs.campaign.travelled import take_reference
 from drift_runs.capture.planning import StoredReference
 from drift_runs.cli.main import main
 from drift_runs.engines.probe.task import probe_task
+from drift_runs.errors import StoreError
 from drift_runs.lanes.bounds import Bounds
 from drift_runs.protocol.load import load_protocol
 from drift_runs.store import content_id
 from drift_runs.tracking import artifacts
+from drift_runs.tracking.mlflow_store import Tracker, artifact
 from drift_runs.tracking.reader import (
     list_campaigns,
     load_figures,
@@ -138,6 +141,33 @@ def test_a_reference_of_another_protocol_is_refused(
     run = drift_run(other, "--reference", "ffffffff", "--reference-uri", first.uri)
     assert run.returncode == 2 and "no campaign 'ffffffff'" in run.stderr
     assert not list((tmp_path / "other").rglob("captures/*/*.parquet"))
+
+
+def test_what_was_measured_of_its_server_travels_with_its_rows(
+    tmp_path: Path, tiny_arms: Path, empty_database: Path, first: Campaign
+) -> None:
+    run, measured = run_of(first), {"log_mass_mean_nats": 1.25e-4, "log_mass_rows": 4}
+    capture = content_id(load_reference(first.uri, run))
+    other = new_campaign(tmp_path / "other", tiny_arms, empty_database, LISTED)
+    other.store.open(create=True)
+    loaded = load_protocol(other.protocol)
+    take_reference(other.store, loaded, first.uri, run)
+    assert other.store.measured(capture) == {}, "of an engine of a process nothing is"
+    uri, tracker = first.uri, Tracker(first.uri)
+    tracker.log_files(run, {artifacts.REFERENCE_MEASURED_FILE: json.dumps(measured).encode()})
+    try:
+        for _ in range(2):
+            take_reference(other.store, loaded, uri, run)
+            assert other.store.measured(capture) == measured
+        other.store.note_measured(capture, {**measured, "log_mass_mean_nats": 2e-4})
+        with pytest.raises(StoreError, match="were made here with another measured number"):
+            take_reference(other.store, loaded, uri, run)
+        tracker.log_files(run, {artifacts.REFERENCE_MEASURED_FILE: b'{"log_mass_rows": "4"}'})
+        with pytest.raises(StoreError, match="is no table of numbers"):
+            take_reference(other.store, loaded, uri, run)
+    finally:
+        with artifact(uri, run, artifacts.REFERENCE_MEASURED_FILE) as path:
+            path.unlink()
 
 
 def test_changed_rows_are_refused(tmp_path: Path, tiny_arms: Path, empty_database: Path, first: Campaign) -> None:

@@ -244,8 +244,12 @@ class Logbook:
 
         ``key``: a digest of all of it. A run that carries the very same is left alone.
         """
+        from drift_runs.tracking.decisions import carry_over
+
         run_id = self.run_of(execution)
         if self.tracker.generation_key(run_id) != key:
+            if execution is not self.reference:
+                carry_over(self.tracker.uri, run_id, generation=key)
             self.tracker.log_generation(run_id, key, tables, arm=execution.name, bounds=bounds)
             self._joined = True
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from drift_runs import schema
 from drift_runs.capture.execution import Captured, Execution
 from drift_runs.capture.group import DEFAULT_SPILL_BYTES, DEFAULT_STATE_BYTES
-from drift_runs.capture.planning import Unreached
+from drift_runs.capture.planning import LeftOut
 from drift_runs.capture.process import WindowDone
 from drift_runs.errors import DriftError
 from drift_runs.lanes.bounds import WHOLE, Bounds
@@ -115,8 +115,8 @@ class Result:
     task_order: pa.Table = field(default_factory=schema.TASK_ORDER.empty_table)
     """Schema ``TASK_ORDER``: whether what drifts more fails more."""
 
-    unreached: tuple[Unreached, ...] = ()
-    """Arms that were left out because their server does not answer and never did."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Arms whose engine or server refused before any work, and why."""
 
     @property
     def failed(self) -> tuple[Outcome, ...]:

@@ -17,7 +17,7 @@ from drift_runs.campaign.request import Clock, Reporter, Request, Result
 from drift_runs.campaign.travelled import reference_files, take_reference, take_writing
 from drift_runs.capture.execution import Execution
 from drift_runs.capture.group import Launch, evaluated_tokens, forget, full_row_bytes, groups, pending, scored_count
-from drift_runs.capture.planning import Unreached, plan_executions
+from drift_runs.capture.planning import LeftOut, plan_executions
 from drift_runs.capture.process import (
     Event,
     Finished,
@@ -49,7 +49,7 @@ def run_campaign(request: Request, engine: EngineIdentity | None, reporter: Repo
         if request.reference_run:
             uri = request.reference_uri or request.tracking_uri
             reference = take_reference(store, loaded, uri, request.reference_run)
-        unreached: list[Unreached] = []
+        left_out: list[LeftOut] = []
         executions = plan_executions(
             loaded,
             request.machine,
@@ -58,19 +58,19 @@ def run_campaign(request: Request, engine: EngineIdentity | None, reporter: Repo
             follow_ups=request.follow_ups,
             only=request.only,
             store=store,
-            unreached=unreached,
+            left_out=left_out,
         )
-        for left_out in unreached:
-            reporter.note(f"arm {left_out.arm} is left out: {left_out.error.line()}")
+        for arm, why in left_out:
+            reporter.note(f"arm {arm} is left out: {why.line()}")
         try:
-            return _Campaign(request, executions, reporter, tuple(unreached)).run()
+            return _Campaign(request, executions, reporter, tuple(left_out)).run()
         finally:
             store.drop_states()
 
 
 class _Campaign:
     def __init__(
-        self, request: Request, executions: tuple[Execution, ...], reporter: Reporter, unreached: tuple[Unreached, ...]
+        self, request: Request, executions: tuple[Execution, ...], reporter: Reporter, left_out: tuple[LeftOut, ...]
     ) -> None:
         self.request = request
         self.store = request.store
@@ -78,7 +78,7 @@ class _Campaign:
         self.executions = executions
         self.reference = executions[0]
         self.reporter = reporter
-        self.unreached = unreached
+        self.left_out = left_out
         self.clock = Clock()
         self.log = Logbook(request, executions)
 
@@ -116,15 +116,15 @@ class _Campaign:
             raise
         outcomes = tuple(log.outcomes[found.name] for found in self.executions if found.name in log.outcomes)
         whole = (
-            not self.request.only and not self.unreached and all(found.error is None for found in (*outcomes, *reports))
+            not self.request.only and not self.left_out and all(found.error is None for found in (*outcomes, *reports))
         )
         if whole and not log.complete_before:
             log.tracker.complete(log.run_id)
         elif not log.complete_before:
             failed = [found.execution.name for found in (*outcomes, *reports) if found.error is not None]
             reason = f"only {', '.join(self.request.only)} were asked for"
-            if self.unreached:
-                reason = f"no server answers for {', '.join(found.arm for found in self.unreached)}"
+            if self.left_out:
+                reason = f"left out: {', '.join(found.arm for found in self.left_out)}"
             if failed:
                 reason = f"failed arms: {', '.join(failed)}"
             log.tracker.fail(log.run_id, reason)
@@ -132,7 +132,7 @@ class _Campaign:
                 self.reporter.note(f"the campaign stays incomplete: {reason}")
         return Result(
             run_id=log.run_id,
-            unreached=self.unreached,
+            left_out=self.left_out,
             outcomes=outcomes,
             timing=self.clock.read(),
             already_complete=log.complete_before and left == 0,

@@ -188,6 +188,7 @@ def take_reference(store: Store, loaded: LoadedProtocol, uri: str, run: str) -> 
             todo="the artifact was changed: run the reference again",
         )
     store.write_identity(store.capture_folder(capture), "capture.json", identity)
+    _bring_measured(store, uri, campaign.run_id, capture)
     for window in protocol.windows:
         target = store.rows_file(capture, window.name)
         if not target.is_file():
@@ -196,6 +197,25 @@ def take_reference(store: Store, loaded: LoadedProtocol, uri: str, run: str) -> 
             write_table(target, rows, schema.ROWS)
     _bring_dictionary(store, loaded, uri, campaign.run_id)
     return StoredReference(run_id=campaign.run_id, capture_id=capture, identity=identity)
+
+
+def _bring_measured(store: Store, uri: str, run_id: str, capture: str) -> None:
+    """The number that its rows are made with lies beside them here too: who goes on with this capture goes on with it.
+
+    ``StoreError`` where rows of the same capture lie here that were made with another.
+    """
+    from drift_runs.tracking import reader
+
+    known, brought = store.measured(capture), reader.load_reference_measured(uri, run_id)
+    if known and brought and known != brought:
+        raise StoreError(
+            "rows of the same capture were made here with another measured number",
+            where=f"reference of run {run_id}",
+            expected=", ".join(f"{name} {value:g}" for name, value in known.items()),
+            todo="name a store of its own with --store",
+        )
+    if brought and not known:
+        store.note_measured(capture, brought)
 
 
 def _refuse_other(loaded: LoadedProtocol, window: str, positions: list[int], tokens: list[int], where: str) -> None:

@@ -19,13 +19,17 @@ def said_by(engine: ListedEngine) -> dict[str, str]:
     return {name: text for name, text in sorted(engine.said().items()) if name not in measured}
 
 
-def calibrate(engine: Any, store: Store, capture: str) -> None:
+def calibrate(engine: Any, store: Store, capture: str, *, keep: bool = True) -> None:
     """Let an engine of any kind use what the rows of ``capture`` were made with; keep what it uses where nothing is
-    kept yet."""
+    kept yet.
+
+    Without ``keep`` nothing is written: a server that is refused before it gave a row must not bind the one that is
+    started in its place. An engine goes on with the number that it measured first.
+    """
     if not isinstance(engine, Calibrated):
         return
     kept = store.measured(capture)
     if kept:
         engine.calibrate(kept)
-    else:
+    elif keep:
         store.note_measured(capture, engine.calibration())

@@ -14,12 +14,21 @@ from drift_runs.capture.execution import engine_settings
 from drift_runs.capture.measured import said_by
 from drift_runs.engines.base import Capabilities, Engine, EngineIdentity, EngineSettings, ListedEngine
 from drift_runs.engines.registry import ENGINES, Opening, open_engine, process_identity
-from drift_runs.errors import ConfigError, ModelFileError, ServerError
+from drift_runs.errors import ConfigError, DriftError, EngineError, ModelFileError, ServedOtherwise, ServerError
 from drift_runs.machine import Machine, Place
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import Arm, Floor
 from drift_runs.store import Store, content_id
 from drift_runs.weights.gguf_file import WeightsFile, inspect
+
+
+def costs_one_arm(error: DriftError) -> bool:
+    """Whether it is an engine or a server that refuses what it is asked: the other arms go on without it.
+
+    Everything else is wrong in a file that somebody wrote (the protocol, ``drift.toml``, a weight file), and nothing is
+    begun with it.
+    """
+    return isinstance(error, EngineError | ServedOtherwise) and not isinstance(error, ModelFileError)
 
 
 class Remembered(NamedTuple):
@@ -116,10 +125,11 @@ class Observer:
         Raises
         ------
         ConfigError
-            a further launch of a server without a server of its own, or with another one: a running server cannot be
-            started anew from here.
+            a further launch of a server without a server of its own: a running server cannot be started anew from here.
+        ServedOtherwise
+            a further launch is another server, or a server does not serve what ``drift.toml`` names.
         EngineError
-            an engine's library is missing, or a server does not answer.
+            an engine's library is missing, a server does not answer, or it cannot give what the protocol needs.
         """
         kind = ENGINES[arm.engine]
         if kind.needs in ("gguf", "folder"):
@@ -138,7 +148,7 @@ class Observer:
         return Found(*self._asked[asked], place, rows, self._remembered.get(asked))
 
     def _ask(self, opening: Opening, asked: str) -> None:
-        """What it is and says; of a server that does not answer now, what it said at the last time.
+        """What it is and says; of a server that does not answer now, or refuses, what it said at the last time.
 
         Rows that are whole need no server. Before it takes others it is asked again, and held to this.
         """
@@ -150,8 +160,10 @@ class Observer:
             with contextlib.closing(open_engine(opening)) as engine:
                 said, facts = said_by(engine), {} if place is None else dict(engine.facts())
                 found = engine.identity
-        except ServerError as error:
-            if place is not None and error.status is None:
+        except (EngineError, ServedOtherwise) as error:
+            if not costs_one_arm(error):
+                raise
+            if place is not None and isinstance(error, ServerError) and error.status is None:
                 self._silent[place.url, place.served] = error
             known = None if self._store is None else self._store.read_observed(key)
             if known is None:
@@ -190,7 +202,7 @@ class Observer:
         for key in sorted({*one, *other}):
             before, after = one.get(key, "not said"), other.get(key, "not said")
             if before != after:
-                raise ConfigError(
+                raise ServedOtherwise(
                     f"another server than that of arm {arm.name}: {key} is {after}, and {before} there",
                     where=where,
                     expected="the same server, started once more",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from drift_runs.capture.execution import COPY_SETTINGS, Execution, Kind, engine_settings, settings_identity
-from drift_runs.capture.observed import Observer, engine_of
+from drift_runs.capture.observed import Observer, costs_one_arm, engine_of
 from drift_runs.engines.base import EngineIdentity
-from drift_runs.errors import ModelFileError, NotComparable, ProtocolError, ServerError
+from drift_runs.errors import DriftError, ModelFileError, NotComparable, ProtocolError
 from drift_runs.machine import Machine
 from drift_runs.protocol.load import LoadedProtocol
 from drift_runs.protocol.model import HERE, WRITERS, Arm, Floor
@@ -28,11 +29,12 @@ class StoredReference:
     identity: Mapping[str, object]
 
 
-class Unreached(NamedTuple):
-    """An arm that is left out, with its launches and floors, because its server does not answer."""
+class LeftOut(NamedTuple):
+    """An arm that is left out, with its launches and floors, because its engine or server refused when it was asked."""
 
     arm: str
-    error: ServerError
+    error: DriftError
+    """What came of asking: no answer, another model, something that the protocol needs and it cannot give."""
 
 
 def plan_executions(
@@ -44,7 +46,7 @@ def plan_executions(
     only: Sequence[str] = (),
     reference: StoredReference | None = None,
     store: Store | None = None,
-    unreached: list[Unreached] | None = None,
+    left_out: list[LeftOut] | None = None,
     keep: bool = True,
 ) -> tuple[Execution, ...]:
     """Everything to execute, the reference first, then its floors, candidates and follow-ups in the protocol's order.
@@ -54,8 +56,9 @@ def plan_executions(
     the reference and its floors always belong. ``engine``: identity of ``llama_cpp`` where it is known already.
 
     ``store``: where it is kept what servers said; one that does not answer now is taken for what it was, because rows
-    that are whole need no server. Without ``keep`` nothing is written there. ``unreached`` receives the arms whose
-    server does not answer and never did; without it the first of them is an error.
+    that are whole need no server. Without ``keep`` nothing is written there. ``left_out`` receives the arms whose
+    engine or server refuses when it is asked, and that the store knows nothing of; without it the first of them is an
+    error. A reference that refuses is an error always.
 
     With a stored ``reference`` nothing is executed for it. Its own arm is run here under the name ``<name>-here``: what
     lies between the two is the other machine. Its floors are those of that arm; a second pass of it is left out,
@@ -71,6 +74,8 @@ def plan_executions(
         a weight file is missing or not of the type that the protocol declares; an adapter's file is missing.
     ConfigError
         an adapter's file is named and no scale is declared, or the other way round; a server that is not named.
+    EngineError, ServedOtherwise
+        the reference's engine or server refuses, and without ``left_out`` any other.
     """
     protocol = loaded.protocol
     named = [arm.name for arm in (*protocol.arms, *follow_ups)]
@@ -87,25 +92,20 @@ def plan_executions(
     else:
         plan.add_stored(first, reference)
         here = first.model_copy(update={"name": f"{first.name}{HERE}", "title": f"{first.title or first.name}, here"})
-        plan.add(here, "candidate", table=first, beside=reference.capture_id)
-        for floor in floors[first.name]:
-            if floor.kind != "pass":
-                plan.add(here, "floor", floor.model_copy(update={"arm": here.name}), table=first)
+        with plan.sparing(here.name, left_out):
+            plan.add(here, "candidate", table=first, beside=reference.capture_id)
+            for floor in floors[first.name]:
+                if floor.kind != "pass":
+                    plan.add(here, "floor", floor.model_copy(update={"arm": here.name}), table=first)
     for arm in (*protocol.arms, *follow_ups):
         if arm.role == "reference" or (only and arm.name not in only):
             continue
-        before = len(plan.executions)
-        try:
+        with plan.sparing(arm.name, left_out):
             for number in range(2, arm.launches + 1):
                 plan.add(arm, "launch", launch=number)
             plan.add(arm, "follow-up" if arm.role == "follow-up" else "candidate")
             for floor in floors.get(arm.name, ()):
                 plan.add(arm, "floor", floor)
-        except ServerError as error:
-            if unreached is None:
-                raise
-            del plan.executions[before:]
-            unreached.append(Unreached(arm.name, error))
     _refuse_twins(plan.executions)
     return tuple(plan.executions)
 
@@ -118,6 +118,18 @@ class _Plan:
         self.machine = machine
         self.full_rows = self.protocol.capture.full_vocabulary == "yes"
         self.executions: list[Execution] = []
+
+    @contextlib.contextmanager
+    def sparing(self, arm: str, left_out: list[LeftOut] | None) -> Iterator[None]:
+        """What is added within is taken back where the arm's engine refuses: its floors have nothing to repeat."""
+        before = len(self.executions)
+        try:
+            yield
+        except DriftError as error:
+            if left_out is None or not costs_one_arm(error):
+                raise
+            del self.executions[before:]
+            left_out.append(LeftOut(arm, error))
 
     def add(
         self,

@@ -33,7 +33,7 @@ def _work(job: dict[str, Any], events: TextIO) -> None:
     engine, table = opened.engine, opened.dictionary
     send(events, event="open", seconds=time.perf_counter() - started)
     store = Store(Path(job["store"]))
-    calibrate(engine, store, job["capture"])
+    calibrate(engine, store, job["capture"], keep=False)
     ask_first(opened, job, events)
     store.write_dictionary(table)
     control = control_of(engine, job["steps"][0]["tokens"], top_k=job["top_k"])
@@ -52,7 +52,7 @@ def _step(
     control: Control | None,
 ) -> None:
     engine, table = opened.engine, opened.dictionary
-    calibrate(engine, store, step["capture"])  # passes of one process are captures of their own
+    calibrate(engine, store, step["capture"], keep=False)  # passes of one process are captures of their own
     name = step["window"]
     task = WindowTask(
         window=name,
@@ -101,6 +101,7 @@ def _step(
     if scored.comparison is not None:
         write_table(store.comparison_file(step["comparison"], name), scored.comparison, schema.COMPARISON)
     if not kept:
+        calibrate(engine, store, step["capture"])
         store.note_process(step["capture"], name, job["process"])
         if retried is not None:
             store.note_retries(step["capture"], name, retried)

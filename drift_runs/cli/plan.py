@@ -17,14 +17,14 @@ from drift_runs.cli.run import add_store_arguments, machine_path
 from drift_runs.cli.subsample import quoted, stored_results
 
 if TYPE_CHECKING:
-    from drift_runs.capture.planning import Unreached
+    from drift_runs.capture.planning import LeftOut
 
 HELP = """Show what a run will score, what it will take and what it will store, before it starts.
 
 The time is estimated from a probe of a few seconds with the reference's model; --no-probe leaves it out.
 
-An arm whose server does not answer is planned from what the store remembers of it, and marked so. One that never
-answered is named, and the exit code is 5."""
+An arm whose server does not answer is planned from what the store remembers of it, and marked so. One that nothing is
+known of, because its engine or server refuses what it is asked, is named with the reason, and the exit code is 5."""
 EXAMPLE = """drift plan smollm2-quick
 drift plan protocols/mine.toml --machine drift.toml --json"""
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_protocol(find_protocol(args.protocol))
     follow_ups = load_followups(args.followups, loaded) if args.followups else ()
     executions = None
-    unreached: list[Unreached] = []
+    left_out: list[LeftOut] = []
     probe = None
     why_no_probe = "--no-probe was given"
     machine_file = machine_path(args.machine, args.store)
@@ -57,11 +57,11 @@ def run(args: argparse.Namespace) -> int:
         why_no_probe = "no drift.toml says where the models lie"
     elif not args.no_probe:
         try:
-            executions = _executions(loaded, machine_file, follow_ups, args.store, unreached)
+            executions = _executions(loaded, machine_file, follow_ups, args.store, left_out)
             if executions is None:
-                why_no_probe = "the reference's server was never seen"
+                why_no_probe = "the reference's engine or server cannot be asked, and nothing of it is known"
             elif executions[0].remembered is not None:
-                why_no_probe = "the reference's server does not answer now"
+                why_no_probe = "the reference's server could not be asked now"
             elif executions[0].arm.engine == "replay":
                 why_no_probe = "the reference is a recording, and how fast it plays says nothing of an engine"
             else:
@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
             if args.machine is not None:
                 raise
             why_no_probe = error.line()
-    more = missing_tokens(loaded, follow_ups, unreached)
+    more = missing_tokens(loaded, follow_ups, left_out)
     estimate = estimate_of(loaded, follow_ups, executions, probe, args.store, int(args.spill_gb * 1e9), more)
-    silent = silent_of(executions, unreached)
+    silent = silent_of(executions, left_out)
     arms = [arm.name for arm in (*loaded.protocol.arms, *follow_ups) if arm.role != "reference"]
     samples = stored_results(args.store, loaded.protocol_sha256, arms)
     if args.json:
@@ -82,27 +82,30 @@ def run(args: argparse.Namespace) -> int:
         for at, found in enumerate(silent):
             print(f"{'servers' if at == 0 else '':<9}{found.line()}")
         _print_samples(args.protocol, samples)
-    if unreached:
-        names = ", ".join(found.arm for found in unreached)
-        print(f"drift: no server ever answered for {names}: start it and plan again", file=sys.stderr)
+    if left_out:
+        for arm, why in left_out:
+            print(f"drift: arm {arm} is left out: {why.line()}", file=sys.stderr)
         return EngineError.exit_code
     return 0
 
 
-def _executions(loaded, machine_file, follow_ups, store: Path, unreached: list[Unreached]):
-    """What is to be executed; None where the reference's server was never seen. Nothing is written."""
-    from drift_runs.capture.planning import Unreached, plan_executions
-    from drift_runs.errors import ServerError
+def _executions(loaded, machine_file, follow_ups, store: Path, left_out: list[LeftOut]):
+    """What is to be executed; None where the reference's engine or server refuses. Nothing is written."""
+    from drift_runs.capture.observed import costs_one_arm
+    from drift_runs.capture.planning import LeftOut, plan_executions
+    from drift_runs.errors import DriftError
     from drift_runs.machine import load_machine
     from drift_runs.store import Store
 
     machine = load_machine(machine_file)
     try:
         return plan_executions(
-            loaded, machine, follow_ups=follow_ups, store=Store(store), unreached=unreached, keep=False
+            loaded, machine, follow_ups=follow_ups, store=Store(store), left_out=left_out, keep=False
         )
-    except ServerError as error:
-        unreached.append(Unreached(loaded.protocol.reference.name, error))
+    except DriftError as error:
+        if not costs_one_arm(error):
+            raise
+        left_out.append(LeftOut(loaded.protocol.reference.name, error))
         return None
 
 
@@ -119,7 +122,7 @@ def _print_json(
         "generation": estimate_json(lane_tokens(loaded, follow_ups)),
         "probe": asdict(probe) if probe is not None else None,
         "no_probe_because": None if probe is not None else why_no_probe,
-        # Arms and floors whose server does not answer now.
+        # Arms and floors whose engine or server could not be asked now.
         "servers": [asdict(found) for found in silent],
         # Empty until 'drift subsample' ran: one entry an arm, in the protocol's order.
         "samples": [

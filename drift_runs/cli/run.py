@@ -217,13 +217,14 @@ def execute(
             f"free generation: {timing.tokens:,} tokens, engines {duration(timing.engine_s)} "
             f"({timing.tokens / timing.engine_s:.0f} tokens/s), opening {duration(timing.open_s)}"
         )
-    if result.unreached:
-        names = ", ".join(found.arm for found in result.unreached)
-        print(f"drift: no server answers for {names}: start it and run the same command again", file=sys.stderr)
+    if result.left_out:
+        for arm, why in result.left_out:
+            print(f"drift: arm {arm} was left out: {why.line()}", file=sys.stderr)
+        print("drift: put that right and run the same command again", file=sys.stderr)
     if result.failed or result.failed_generation:
         names = ", ".join(found.execution.name for found in (*result.failed, *result.failed_generation))
         print(f"drift: failed arms: {names}", file=sys.stderr)
-    if result.unreached or result.failed or result.failed_generation:
+    if result.left_out or result.failed or result.failed_generation:
         return EngineError.exit_code
     return 0
 
@@ -250,6 +251,8 @@ def _as_json(result) -> dict:
             for outcome in result.outcomes
         ],
     }
+    if result.left_out:
+        said["left_out"] = [{"arm": arm, "error": why.line()} for arm, why in result.left_out]
     if result.generation:
         said["generation"] = [
             {

@@ -130,17 +130,20 @@ def _touch(uri: str, campaign: CampaignRecord) -> None:
                 raise
 
 
-def carry_over(uri: str, run_id: str) -> int:
-    """Take over what was decided about a comparison whose rows were lost, where its figures came back the same.
+def carry_over(uri: str, run_id: str, *, generation: str = "") -> int:
+    """Take over what was decided about a comparison whose rows were lost, where all of it came back the same.
 
-    ``run_id``: the new run, its figures logged. People decided about figures, so equal ones (of the same comparison id
-    and comparability key, to the last digit) keep their decisions, with numbers, names and times; other figures were
-    decided about by nobody. How many entries were taken over.
+    ``run_id``: the new run, its figures logged. ``generation``: key of what its arm wrote freely, empty where nothing
+    of it is known yet. People decided about what they saw, so equal figures (of the same comparison id and
+    comparability key, to the last digit) and equal outcomes, tasks and rollouts keep their decisions, with numbers,
+    names and times; others were decided about by nobody. How many entries were taken over.
     """
     client = connect(uri, create=False)
     with reach.asked(uri, "take over decisions", run_id):
         run = client.get_run(run_id)
         own = run.data.tags
+        if any(_TAG.fullmatch(tag) for tag in own):
+            return 0  # they are there already, or somebody decided anew
         names = (tags.PARENT_TAG, tags.COMPARISON_TAG)
         found = deleted_of(client, [run.info.experiment_id], *(tag_is(name, own[name]) for name in names))
         # The last one that stood: what was decided before it about yet other figures is past.
@@ -148,6 +151,8 @@ def carry_over(uri: str, run_id: str) -> int:
             (old for old in found if tags.SUPERSEDED_TAG in old.data.tags and tags.is_complete(old.data.tags)), None
         )
         if last is None or tags.key_tags(last.data.tags) != tags.key_tags(own):
+            return 0
+        if last.data.tags.get(tags.GENERATION_TAG, "") != generation:
             return 0
         entries = {tag: text for tag, text in last.data.tags.items() if _TAG.fullmatch(tag)}
         if not entries or not _same_figures(uri, run_id, last.info.run_id):

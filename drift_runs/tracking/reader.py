@@ -244,6 +244,22 @@ def load_reference(uri: str, run_id: str) -> dict[str, object]:
     return found
 
 
+def load_reference_measured(uri: str, run_id: str) -> dict[str, float]:
+    """What was measured of a reference's server and all of its rows are made with; empty where there is no such."""
+    with artifact(uri, run_id, artifacts.REFERENCE_MEASURED_FILE, required=False) as path:
+        if path is None:
+            return {}
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"{artifacts.REFERENCE_MEASURED_FILE} cannot be read: {error}", where=f"run {run_id}"
+            ) from error
+    if not isinstance(found, dict) or not all(type(value) in (float, int) for value in found.values()):
+        raise StoreError(f"{artifacts.REFERENCE_MEASURED_FILE} is no table of numbers", where=f"run {run_id}")
+    return found
+
+
 def load_reference_rows(uri: str, run_id: str, window: str) -> pa.Table:
     """The reference's own rows of one window (schema ``ROWS``)."""
     with artifact(uri, run_id, f"{artifacts.REFERENCE_ROWS_FOLDER}/{window}.parquet") as path:

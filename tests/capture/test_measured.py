@@ -54,6 +54,18 @@ def test_the_first_measured_number_stays_with_a_capture_and_goes_into_no_identit
     assert (third.nats, store.measured("cc")) == (0.75, {"offset_nats": 0.75})
 
 
+def test_what_is_used_before_the_first_row_is_not_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    refused, other = Drifting(0.25), Drifting(0.5)
+    calibrate(refused, store, "aa", keep=False)
+    assert store.measured("aa") == {}
+    calibrate(other, store, "aa", keep=False)
+    calibrate(other, store, "aa")
+    assert (other.nats, store.measured("aa")) == (0.5, {"offset_nats": 0.5})
+    calibrate(refused, store, "aa", keep=False)
+    assert refused.nats == 0.5
+
+
 def test_an_engine_of_which_nothing_is_measured_leaves_no_file(tmp_path: Path) -> None:
     calibrate(object(), Store(tmp_path), "aa")
     assert list(tmp_path.iterdir()) == []

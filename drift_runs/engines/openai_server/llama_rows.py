@@ -1,7 +1,7 @@
 """How a llama.cpp server's rows are read, and by how much its log-probabilities are off.
 
 The server divides by a sum of 32-bit numbers in falling order, in which the small ones at the end are lost. So every
-log-probability of a row lies too high by one constant, which differs from row to row: 0.3e-4 to 2.4e-4 nats with a
+log-probability of a row lies too high by one constant, which differs from row to row: 0.3e-4 to 2.3e-4 nats with a
 dictionary of 49,152 (up to 0.85e-4 less in a list of few entries, whose rest is summed in another order), nothing with
 32 tokens. A whole row shows it; a list of K entries does not.
 """

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from drift_runs.engines.base import Capabilities, EngineIdentity, EngineSettings, ListedBlock, Written
 from drift_runs.engines.openai_server.listing import Listing, Row
 from drift_runs.engines.openai_server.transport import SAFE, Transport
-from drift_runs.errors import CannotGive, ConfigError, ContextOverflow, EngineError, ServerError, one_line
+from drift_runs.errors import CannotGive, ContextOverflow, EngineError, ServedOtherwise, ServerError, one_line
 from drift_runs.machine import Place
 
 NOT_SAID = "not said"
@@ -152,7 +152,7 @@ class ListedServer(ABC):
         if len(names) == 1 and not self.place.served:
             return names[0]
         listed = ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
-        raise ConfigError(
+        raise ServedOtherwise(
             f"the server does not list the model {self.place.served!r}"
             if self.place.served
             else f"the server lists {len(names)} models, and none is named",

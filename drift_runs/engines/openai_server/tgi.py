@@ -13,7 +13,7 @@ from drift_runs.engines.base import Capabilities
 from drift_runs.engines.openai_server.listing import Row, check_count, check_echo
 from drift_runs.engines.openai_server.server import name_of, text_of
 from drift_runs.engines.openai_server.text_server import TextServer
-from drift_runs.errors import ConfigError, ServerError
+from drift_runs.errors import ServedOtherwise, ServerError
 
 INFO = ("model_id", "model_sha", "model_dtype", "model_device_type", "max_total_tokens", "docker_label", "sha")
 SERVED_TOP_N = 5
@@ -38,7 +38,7 @@ class TGI(TextServer):
         info = self.if_known("/info")
         name = text_of(info.get("model_id", "")) if isinstance(info, dict) else ""
         if self.place.served and self.place.served != name:
-            raise ConfigError(
+            raise ServedOtherwise(
                 f"the server runs {name or 'a model that it does not name'}",
                 where=self.where,
                 expected=self.place.served,

@@ -40,4 +40,10 @@ def _checked(row: Row, ids: list[int], logprobs: list[float], own: float, listin
             expected="the best token of each row",
             todo="start the server without sampling settings of its own",
         )
+    if count and row.token not in ids[:count] and own > logprobs[count - 1] + ROUNDING_NATS:
+        raise ServerError(
+            f"token {row.token} was written and is not listed, though it is more probable than what is",
+            where=where,
+            expected="lists of the row that was written from",
+        )
     return Written(token=row.token, logprob=own, top_ids=tuple(ids[:count]), top_logprobs=tuple(logprobs[:count]))
