@@ -22,7 +22,8 @@ from pathlib import Path
 
 from drift_runs import schema
 from drift_runs.campaign import Request, run_campaign
-from drift_runs.capture.execution import Execution, plan_executions
+from drift_runs.capture.execution import Execution
+from drift_runs.capture.planning import plan_executions
 from drift_runs.engines.llama_cpp import identity
 from drift_runs.machine import load_machine, machine_text
 from drift_runs.protocol.load import LoadedProtocol, find_protocol, load_protocol

@@ -251,3 +251,12 @@ def test_the_image_is_hash_checked_and_not_root() -> None:
     commands = [json.loads(line.removeprefix("CMD ")) for line in last if line.startswith("CMD ")]
     assert commands[-1][:2] == ["drift", "dashboard"]
     assert "0.0.0.0" in commands[-1]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")))
+def test_a_benchmark_finds_what_it_imports(name: str) -> None:
+    """They are run by hand and seldom: what moved in the package must move there too."""
+    found = subprocess.run(
+        [sys.executable, "-c", f"import benchmarks.{name}"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert found.returncode == 0, found.stderr

@@ -164,8 +164,18 @@ def test_ids_that_a_server_adds_are_taken(open_it: Callable[..., tuple[Generic, 
             {"id": 5, "logprob": -0.25},
         ]
     }
+    answer["choices"][0]["text"] = "<9>."
     engine, _ = open_it(completions=answer)
     assert [(got.token, got.top_ids) for got in engine.write(HISTORY, 2, top_k=2)] == [(9, (9, 6)), (5, ())]
+
+
+def test_tokens_that_nobody_sees(open_it: Callable[..., tuple[Generic, Canned]]) -> None:
+    engine, server = open_it(completions=LEGACY)
+    answer = copy.deepcopy(LEGACY)
+    answer["usage"]["completion_tokens"] = 90
+    server.pages["/v1/completions"] = answer
+    with pytest.raises(ServerError, match="it says that it wrote 90 tokens, and lists 2"):
+        engine.write(HISTORY, 2, top_k=2)
 
 
 def test_it_scores_nothing(open_it: Callable[..., tuple[Generic, Canned]]) -> None:
@@ -202,7 +212,18 @@ def test_texts_become_ids_by_the_tokenizers_own_file(tmp_path: Path) -> None:
         (lambda c: c["logprobs"]["tokens"].__setitem__(0, "twice"), "'twice' stands for 2 ids"),
         (lambda c: c["logprobs"]["token_logprobs"].pop(), "1 entries; expected 2"),
         (lambda c: c["logprobs"]["token_logprobs"].__setitem__(0, None), "is not told"),
-        (lambda c: c["logprobs"]["tokens"].__setitem__(0, " ran"), "token 6 was written though 4 is more probable"),
+        (
+            lambda c: c["logprobs"]["tokens"].__setitem__(0, " ran") or c.update(text=" ran."),
+            "token 6 was written though 4 is more probable",
+        ),
+        (lambda c: c["logprobs"]["tokens"].__setitem__(0, " ran"), "are not the text that was written"),
+        (
+            lambda c: (
+                [c["logprobs"][name].pop(0) for name in ("tokens", "token_logprobs", "top_logprobs")]
+                and c.update(finish_reason="stop")
+            ),
+            "are not the text that was written",
+        ),
         (lambda c: c["logprobs"].pop("tokens"), "no log-probabilities in one of the documented shapes"),
         (lambda c: c.update(finish_reason="content_filter"), "stopped after 2 tokens by 'content_filter'"),
         (lambda c: c["logprobs"]["top_logprobs"][0].update({" sat": 0.5}), "a probability above 1"),
@@ -224,7 +245,8 @@ def test_an_end_that_is_not_named(open_it: Callable[..., tuple[Generic, Canned]]
     engine, server = open_it(completions=LEGACY)
     answer = copy.deepcopy(LEGACY)
     answer["choices"][0]["logprobs"].update(tokens=[], token_logprobs=[], top_logprobs=[])
-    answer["choices"][0]["finish_reason"] = "stop"
+    answer["choices"][0].update(finish_reason="stop", text="")
+    answer["usage"]["completion_tokens"] = 1
     server.pages["/v1/completions"] = answer
     assert [got.token for got in engine.write(HISTORY, 2, top_k=3)] == [UNNAMED_END]
     answer["choices"][0]["finish_reason"] = "length"

@@ -140,7 +140,14 @@ class Generic(TextServer):
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self.missing("log-probabilities in one of the documented shapes") from None
         self.check_end(choice.get("finish_reason"), len(steps), count)
-        return [self._row(step, len(tokens) + at, top_k) for at, step in enumerate(steps)]
+        rows = [self._row(step, len(tokens) + at, top_k) for at, step in enumerate(steps)]
+        self.check_count_written(len(steps), usage.get("completion_tokens"))
+        self.check_text_written([self._bytes_of(row) for row in rows], _text(choice))
+        return rows
+
+    def _bytes_of(self, row: Row) -> bytes:
+        table = self.texts.table
+        return table[row.token] if 0 <= row.token < len(table) else b""
 
     def _row(self, step: Step, position: int, top_k: int) -> Row:
         own = self.texts.one_id_of(step.own.data) if step.own.id is None else step.own.id
@@ -213,3 +220,13 @@ def _bytes(text: str) -> bytes:
 def _number(value: Any) -> float:
     # What is no number goes first, and is refused where the row is read.
     return float(value) if type(value) in (float, int) else float("inf")
+
+
+def _text(choice: Mapping[str, Any]) -> object:
+    """What was written as a text; None where the server made something else of it, a call for instance."""
+    if "text" in choice:
+        return choice["text"]
+    message = choice.get("message")
+    if not isinstance(message, Mapping) or message.get("tool_calls") or message.get("reasoning_content"):
+        return None
+    return message.get("content")

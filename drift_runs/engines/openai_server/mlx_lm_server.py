@@ -92,4 +92,5 @@ class MLXLMServer(TextServer):
         content = listed.get("content") if isinstance(listed, dict) else None
         if not isinstance(content, list):
             raise self.missing("logprobs.content")
+        self.check_count_written(len(content), usage.get("completion_tokens"))
         return content, str(choice.get("text")), choice.get("finish_reason")

@@ -6,6 +6,7 @@ others: so what it says it read is compared, and what is no text at all is not s
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +17,18 @@ from drift_runs.engines.base import ENDED, Capabilities, EngineSettings, ListedB
 from drift_runs.engines.hf_dictionary import FILE_NAME, token_bytes_of
 from drift_runs.engines.openai_server.listing import Listing, Row
 from drift_runs.engines.openai_server.server import ListedServer
+from drift_runs.engines.openai_server.transport import SAFE
 from drift_runs.engines.openai_server.written import greedy
 from drift_runs.errors import CannotAsk, CannotGive, ConfigError, ServerError
 from drift_runs.machine import Place
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+HALF = "\ufffd"
+"""What stands in a text for half a character."""
+_MARKUP = re.compile(rb"<[^\s<>]{1,40}>")
 
 
 class Texts:
@@ -179,6 +186,34 @@ class TextServer(ListedServer):
                 where=f"{self.where}, a text of {len(tokens):,} tokens",
                 expected=f"{len(tokens):,}",
                 todo="it adds a token (a second BOS), or cuts the text otherwise: serve the protocol's tokenizer",
+            )
+
+    def check_count_written(self, listed: int, count: object) -> None:
+        """``ServerError`` where the server says that it wrote other than it lists; an end token may count unlisted."""
+        if type(count) is int and count not in (listed, listed + 1):
+            raise ServerError(
+                f"it says that it wrote {count:,} tokens, and lists {listed:,}",
+                where=self.where,
+                expected="each token that was written, hidden ones included",
+                todo="a token is missing from the answer, or the server thinks where nobody sees it: switch that off",
+            )
+
+    def check_text_written(self, written: Sequence[bytes], text: object) -> None:
+        """``ServerError`` where the tokens that are listed are not the text that the answer has.
+
+        An end token may be listed and have no text, as other markup may; of half a character nothing can be said.
+        """
+        joined = b"".join(written)
+        if not isinstance(text, str) or HALF in text or HALF in joined.decode("utf-8", "replace"):
+            return
+        plain = [token for token in written if not _MARKUP.fullmatch(token)]
+        said = {b"".join(tokens).strip() for tokens in (written, written[:-1], plain)}
+        if text.encode("utf-8", "surrogatepass").strip() not in said:
+            raise ServerError(
+                "the tokens that are listed are not the text that was written",
+                where=self.where,
+                expected="each token of the text",
+                todo=SAFE,
             )
 
     def choice_of(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
