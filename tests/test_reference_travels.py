@@ -27,11 +27,11 @@ from drift_runs.tracking.reader import (
     list_campaigns,
     load_figures,
     load_outcomes,
-    load_reference,
     load_rollouts,
     load_sampled,
     load_tasks,
 )
+from drift_runs.tracking.reference_reader import load_identity
 from tests.campaigns import SOUND, Campaign, new_campaign
 from tests.test_campaign_generation import CHAT, write_prompts
 
@@ -107,7 +107,7 @@ def test_the_reference_is_not_run_and_its_own_arm_is(first: Campaign, second: Ca
 
 
 def test_its_own_count_of_threads_is_what_arms_here_are_held_against(first: Campaign) -> None:
-    identity = dict(load_reference(first.uri, run_of(first)))
+    identity = dict(load_identity(first.uri, run_of(first)))
     capture = content_id(identity)
     for threads, found in ((1, {}), (7, {"threads": 1})):
         taken = {**identity, "settings": {**identity["settings"], "threads": threads}}
@@ -118,7 +118,7 @@ def test_its_own_count_of_threads_is_what_arms_here_are_held_against(first: Camp
 
 
 def test_its_own_arm_here_is_asked_for_the_ids_that_it_is_compared_with(first: Campaign) -> None:
-    identity = dict(load_reference(first.uri, run_of(first)))
+    identity = dict(load_identity(first.uri, run_of(first)))
     stored = StoredReference(run_id=run_of(first), capture_id=content_id(identity), identity=identity)
     here = first.executions(reference=stored)["f16-here"]
     assert here.wanted_from and probe_task(load_protocol(first.protocol), here.arm, here.settings).needs.wanted
@@ -147,7 +147,7 @@ def test_what_was_measured_of_its_server_travels_with_its_rows(
     tmp_path: Path, tiny_arms: Path, empty_database: Path, first: Campaign
 ) -> None:
     run, measured = run_of(first), {"log_mass_mean_nats": 1.25e-4, "log_mass_rows": 4}
-    capture = content_id(load_reference(first.uri, run))
+    capture = content_id(load_identity(first.uri, run))
     other = new_campaign(tmp_path / "other", tiny_arms, empty_database, LISTED)
     other.store.open(create=True)
     loaded = load_protocol(other.protocol)

@@ -161,15 +161,8 @@ def _csv_rows(page: Page, found: Machines, columns: tuple[Column, ...]) -> list[
     """All figures of the table, at full precision."""
     return [
         {
-            "arm": place.arm.arm,
+            **found.facts_of(place),
             "role": place.arm.role,
-            "machine": found.names[place.campaign.run_id],
-            "hardware": place.arm.hardware,
-            "engine": place.arm.engine,
-            "campaign": place.campaign.run_id,
-            "run": place.arm.run_id,
-            "reference_run": place.campaign.reference_run,
-            "not_comparable": "; ".join(place.why),
             **figure_fields(figure),
         }
         for place in found.places

@@ -93,10 +93,10 @@ def take_writing(store: Store, loaded: LoadedProtocol, uri: str, reference: Exec
 
     ``StoreError`` for a damaged artifact.
     """
-    from drift_runs.tracking import reader
+    from drift_runs.tracking import reader, reference_reader
 
     protocol, run = loaded.protocol, reference.from_run
-    known = reader.load_reference_lanes(uri, run)
+    known = reference_reader.load_lanes(uri, run)
     lane = futures_lane(loaded, reference, bounds) if protocol.branches is not None else None
     if lane is not None and _whole(known, lane, run, futures := reader.load_futures(uri, run)):
         there = store.futures_there(lane.id)
@@ -114,7 +114,7 @@ def take_writing(store: Store, loaded: LoadedProtocol, uri: str, reference: Exec
             if _whole(known, lane, run, table):
                 for draw in range(protocol.sampled.draws):
                     _keep_rollouts(store, loaded, lane, draw, table.filter(pc.equal(table["run"], draw)))
-    answers = {task.name: reader.load_reference_answer(uri, run, task.name) for task in protocol.tasks}
+    answers = {task.name: reference_reader.load_answer(uri, run, task.name) for task in protocol.tasks}
     there = [answer for answer in answers.values() if answer.num_rows]
     if answers and _whole(known, lane := tasks_lane(loaded, reference), run, *there):
         for task in protocol.tasks:
@@ -155,7 +155,7 @@ def take_reference(store: Store, loaded: LoadedProtocol, uri: str, run: str) -> 
     StoreError
         rows or an identity that are damaged.
     """
-    from drift_runs.tracking import reader
+    from drift_runs.tracking import reference_reader
     from drift_runs.tracking.index import open_index
 
     protocol = loaded.protocol
@@ -178,7 +178,7 @@ def take_reference(store: Store, loaded: LoadedProtocol, uri: str, run: str) -> 
             expected=f"{protocol.name} version {protocol.version}, digest {loaded.protocol_sha256[:12]}…",
             todo="run the very same protocol file on both machines",
         )
-    identity = reader.load_reference(uri, campaign.run_id)
+    identity = reference_reader.load_identity(uri, campaign.run_id)
     capture = content_id(identity)
     if capture != campaign.reference_capture_id:
         raise StoreError(
@@ -192,7 +192,7 @@ def take_reference(store: Store, loaded: LoadedProtocol, uri: str, run: str) -> 
     for window in protocol.windows:
         target = store.rows_file(capture, window.name)
         if not target.is_file():
-            rows = reader.load_reference_rows(uri, campaign.run_id, window.name)
+            rows = reference_reader.load_rows(uri, campaign.run_id, window.name)
             _refuse_other(loaded, window.name, rows["position"].to_pylist(), rows["token"].to_pylist(), where)
             write_table(target, rows, schema.ROWS)
     _bring_dictionary(store, loaded, uri, campaign.run_id)
@@ -204,9 +204,9 @@ def _bring_measured(store: Store, uri: str, run_id: str, capture: str) -> None:
 
     ``StoreError`` where rows of the same capture lie here that were made with another.
     """
-    from drift_runs.tracking import reader
+    from drift_runs.tracking import reference_reader
 
-    known, brought = store.measured(capture), reader.load_reference_measured(uri, run_id)
+    known, brought = store.measured(capture), reference_reader.load_measured(uri, run_id)
     if known and brought and known != brought:
         raise StoreError(
             "rows of the same capture were made here with another measured number",

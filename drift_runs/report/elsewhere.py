@@ -61,14 +61,7 @@ def _grid(content: Content, found: Machines, places: list[Place]) -> Grid:
             )
             fields += [
                 {
-                    "arm": place.arm.arm,
-                    "machine": found.names[place.campaign.run_id],
-                    "hardware": place.arm.hardware,
-                    "engine": place.arm.engine,
-                    "campaign": place.campaign.run_id,
-                    "run": place.arm.run_id,
-                    "reference_run": place.campaign.reference_run,
-                    "not_comparable": "; ".join(place.why),
+                    **found.facts_of(place),
                     **{name: value for name, value in asdict(figure).items() if name != "arm"},
                 }
                 for figure in (*figures, place.identical(outliers) if _is_here(content, place) else None)

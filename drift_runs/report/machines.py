@@ -88,6 +88,19 @@ class Machines:
             found.setdefault(place.arm.arm, []).append(place)
         return found
 
+    def facts_of(self, place: Place) -> dict[str, object]:
+        """What goes into a file beside each figure of a place: the figure's own fields come behind it."""
+        return {
+            "arm": place.arm.arm,
+            "machine": self.names[place.campaign.run_id],
+            "hardware": place.arm.hardware,
+            "engine": place.arm.engine,
+            "campaign": place.campaign.run_id,
+            "run": place.arm.run_id,
+            "reference_run": place.campaign.reference_run,
+            "not_comparable": "; ".join(place.why),
+        }
+
     def origin(self, campaign: CampaignRecord) -> CampaignRecord | None:
         """The campaign that took the reference of another one; None where it is not in this store."""
         return next((found for found in self.campaigns if found.run_id == campaign.reference_run), None)

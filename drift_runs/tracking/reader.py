@@ -9,7 +9,7 @@ from collections import defaultdict
 import pyarrow as pa
 
 from drift_runs import schema
-from drift_runs.errors import NotComparable, StoreError
+from drift_runs.errors import StoreError
 from drift_runs.protocol.generation import Prompts
 from drift_runs.tracking import artifacts, reach, stale, tags
 from drift_runs.tracking.mlflow_store import artifact, connect, experiments, runs_of, tag_is
@@ -223,68 +223,6 @@ def load_lock_text(uri: str, run_id: str) -> str:
 def load_dictionary(uri: str, run_id: str) -> pa.Table:
     """The bytes of each token of a campaign (schema ``DICTIONARY``), by id; empty when it stored none."""
     return _table_or_empty(uri, run_id, artifacts.DICTIONARY_FILE, schema.DICTIONARY)
-
-
-def load_reference(uri: str, run_id: str) -> dict[str, object]:
-    """Identity of a campaign's reference, as it was captured; ``NotComparable`` where it did not leave its machine."""
-    with artifact(uri, run_id, artifacts.REFERENCE_FILE, required=False) as path:
-        if path is None:
-            raise NotComparable(
-                "its reference's rows are not beside it",
-                where=f"run {run_id}",
-                expected="a campaign whose protocol has capture.full_vocabulary = 'no'",
-                todo="run the reference here",
-            )
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{artifacts.REFERENCE_FILE} cannot be read: {error}", where=f"run {run_id}") from error
-    if not isinstance(found, dict):
-        raise StoreError(f"{artifacts.REFERENCE_FILE} is no object", where=f"run {run_id}")
-    return found
-
-
-def load_reference_measured(uri: str, run_id: str) -> dict[str, float]:
-    """What was measured of a reference's server and all of its rows are made with; empty where there is no such."""
-    with artifact(uri, run_id, artifacts.REFERENCE_MEASURED_FILE, required=False) as path:
-        if path is None:
-            return {}
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"{artifacts.REFERENCE_MEASURED_FILE} cannot be read: {error}", where=f"run {run_id}"
-            ) from error
-    if not isinstance(found, dict) or not all(type(value) in (float, int) for value in found.values()):
-        raise StoreError(f"{artifacts.REFERENCE_MEASURED_FILE} is no table of numbers", where=f"run {run_id}")
-    return found
-
-
-def load_reference_rows(uri: str, run_id: str, window: str) -> pa.Table:
-    """The reference's own rows of one window (schema ``ROWS``)."""
-    with artifact(uri, run_id, f"{artifacts.REFERENCE_ROWS_FOLDER}/{window}.parquet") as path:
-        return artifacts.read_table(path, schema.ROWS, run_id)
-
-
-def load_reference_lanes(uri: str, run_id: str) -> dict[str, str]:
-    """Ids of the lanes in which a campaign's reference wrote, and digests of what; empty where none travels."""
-    with artifact(uri, run_id, artifacts.REFERENCE_LANES_FILE, required=False) as path:
-        if path is None:
-            return {}
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"{artifacts.REFERENCE_LANES_FILE} cannot be read: {error}", where=f"run {run_id}"
-            ) from error
-    if not isinstance(found, dict) or not all(isinstance(digest, str) for digest in found.values()):
-        raise StoreError(f"{artifacts.REFERENCE_LANES_FILE} is no table of digests", where=f"run {run_id}")
-    return found
-
-
-def load_reference_answer(uri: str, run_id: str, task: str) -> pa.Table:
-    """The reference's own answer to a task (schema ``FUTURES``); empty where it answered none."""
-    return _table_or_empty(uri, run_id, f"{artifacts.REFERENCE_ANSWERS_FOLDER}/{task}.parquet", schema.FUTURES)
 
 
 def load_streams(uri: str, run_id: str) -> pa.Table:

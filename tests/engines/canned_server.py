@@ -36,6 +36,7 @@ def answering(pages: Mapping[str, Any]) -> Iterator[Canned]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet: apart, the second waits for the first to be acknowledged
 
         def log_message(self, *_: object) -> None:
             pass
