@@ -80,7 +80,7 @@ class ListedBranches:
         self._history.append(token)
         return self._next()
 
-    def extend(self, tokens: Sequence[int]) -> Listed:
+    def append_all(self, tokens: Sequence[int]) -> Listed:
         """Add several tokens that are given; the row of the next. Nothing is asked for between them."""
         self._ahead = []
         self._history.extend(tokens)

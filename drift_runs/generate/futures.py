@@ -55,10 +55,10 @@ class Branching(Protocol):
 
 
 @runtime_checkable
-class Extends(Protocol):
+class AppendsAll(Protocol):
     """A branching engine that takes several tokens at once."""
 
-    def extend(self, tokens: Sequence[int]) -> Row:
+    def append_all(self, tokens: Sequence[int]) -> Row:
         """Add tokens that are given; the next one's logits or entries."""
         ...
 
@@ -233,8 +233,8 @@ class _Walk:
 
     def _append(self, tokens: Sequence[int]) -> Row:
         """The row behind these tokens, one or more."""
-        if len(tokens) > 1 and isinstance(self.engine, Extends):
-            row = self.engine.extend(tokens)
+        if len(tokens) > 1 and isinstance(self.engine, AppendsAll):
+            row = self.engine.append_all(tokens)
         else:
             for token in tokens:
                 row = self.engine.append(token)

@@ -86,5 +86,5 @@ def test_what_is_given_is_sent_once() -> None:
     branch, engine = branches(token(0))
     branch.take([1])
     branch.branch(1)
-    assert branch.extend([0, 1, 0]).ids == (0,)
+    assert branch.append_all([0, 1, 0]).ids == (0,)
     assert [asked for asked, _ in engine.asked] == [[1, 0, 1, 0]]

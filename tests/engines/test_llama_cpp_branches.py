@@ -11,9 +11,12 @@ import pytest
 from drift_runs.engines.llama_cpp import LlamaCpp
 from drift_runs.engines.llama_cpp_branches import BranchingLlamaCpp
 from drift_runs.errors import ConfigError, ContextOverflow, EngineError
+from drift_runs.generate.future import Scene
+from drift_runs.generate.futures import Rule, follow
+from drift_runs.protocol.generation import Environment
 from tests.conftest import tiny_dictionary
 from tests.engines.conftest import Opener, rows, settings
-from tests.tiny_model import vocabulary_name
+from tests.tiny_model import vocabulary_name, write_tiny_model
 
 BranchingOpener = Callable[..., BranchingLlamaCpp]
 FUTURE = (3, 4, 5, 29, 7, 11)
@@ -332,3 +335,44 @@ def test_a_memory_that_cannot_be_cut_at_a_place(
     assert len(rows(open_tiny(mamba), tokens)) == 40, "it is a model that can be scored"
     with pytest.raises(EngineError, match=r"memory is a state that cannot be cut.*leave the arm out of \[branches\]"):
         open_branching(mamba)
+
+
+CALL = b'<tool_call>{"name": "open", "arguments": {}}</tool_call>'
+
+
+class Ending(BranchingLlamaCpp):
+    """The real engine, but for one logit: what it writes next is always the end of its turn."""
+
+    def append(self, token: int) -> np.ndarray:
+        logits = super().append(token)
+        logits[1] = logits.max() + 1
+        return logits
+
+
+def test_what_a_tool_answers_goes_into_the_real_engine(tmp_path: Path) -> None:
+    """A whole call is one token of this dictionary, so that a model of noise can end a turn with one."""
+    dictionary = [*tiny_dictionary(), CALL]
+    call, end = len(dictionary) - 1, 1
+    file = write_tiny_model(tmp_path / "calls.gguf", tokens=dictionary)
+    history = [0, 2, 3, 4, 30]
+    scene = Scene(
+        history=tuple(history),
+        dictionary=dictionary,
+        end_tokens=frozenset([end]),
+        assistant="{",
+        tools=({"name": "open", "parameters": {"type": "object"}},),
+        syntax="hermes",
+        sql_dialect="sqlite",
+    )
+    environment = Environment(name="shop", windows=("w",), otherwise="no")
+    rule = Rule(horizon_tokens=8, turns=2, tool_turn="\n{text}{")
+    with Ending(file, settings()) as engine:
+        engine.hold(history, [len(history) - 1])
+        found = follow(engine, scene, call, rule, window="w", position=5, best=call, environment=environment)
+        answer = engine.tokenize("\nno{")
+        # The same history in one piece gives the same next row.
+        engine.branch(len(history))
+        rows_ = [super(Ending, engine).append(token) for token in (call, end, *answer)]
+    assert found.tokens == (call, end, *answer, end) and found.turns == 2 and found.ended == "turn"
+    assert found.written == (False, True, *[False] * len(answer), True)
+    assert np.isfinite(rows_[-1]).all()
